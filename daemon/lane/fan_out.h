@@ -25,8 +25,7 @@ class FanOut {
   static constexpr double kFast = 155e6;
   static constexpr net::QueueBound kSlowBound{16 << 10, 16 << 10};
   static constexpr net::QueueBound kMiddleBound{32 << 10, 64 << 10};
-  // At the least a link has two pieces of two segments, each pair of which the other side
-  // acknowledges.
+  // At the least a link has a piece of two segments, which the other side acknowledges together.
   static constexpr std::size_t kLeastPiece = std::size_t{2} * 1448;
 
   // What a port of the switch holds, in bytes; 0: not known.
@@ -36,21 +35,20 @@ class FanOut {
   // Whether it is time for a look.
   bool due(std::uint64_t now_ns) const noexcept { return now_ns - looked_ns_ >= kLookNs; }
 
-  // `acked_bytes` and `busy_ns`: of all `links` together by their carriers, since ever. What they
-  // carry is counted by the time in which they were busy: ops have pauses.
-  void look(std::uint64_t acked_bytes, std::uint64_t busy_ns, std::size_t links,
-            std::uint64_t now_ns) noexcept {
-    const bool shows = acked_bytes > acked_bytes_ && busy_ns > busy_ns_ && links == links_;
-    if (shows) {
-      const double now = static_cast<double>(acked_bytes - acked_bytes_) * 1e9 *
-                         static_cast<double>(links) / static_cast<double>(busy_ns - busy_ns_);
-      constexpr double kWeight = 0.2;
-      bytes_per_s_ = bytes_per_s_ == 0.0 ? now : bytes_per_s_ + (now - bytes_per_s_) * kWeight;
-    }
+  // What the links have carried since the last look, by their carriers: the bytes of all, and how
+  // long the busiest of them was busy. Ops have pauses, and not all links are busy at once: a link
+  // that was busy for less time than another one says nothing of what they carry together.
+  struct Carried {
+    std::uint64_t bytes = 0;
+    std::uint64_t busy_ns = 0;
+  };
+  void look(const Carried& carried, std::uint64_t now_ns) noexcept {
     looked_ns_ = now_ns;
-    acked_bytes_ = acked_bytes;
-    busy_ns_ = busy_ns;
-    links_ = links;
+    if (carried.bytes == 0 || carried.busy_ns == 0) return;
+    const auto busy_ns = static_cast<double>(carried.busy_ns);
+    const double left = kMemoryNs / (kMemoryNs + busy_ns);
+    bytes_ = bytes_ * left + static_cast<double>(carried.bytes);
+    busy_ns_ = busy_ns_ * left + busy_ns;
   }
 
   // The lane serves fewer than two nodes.
@@ -59,34 +57,40 @@ class FanOut {
     looked_ns_ = now_ns;
   }
 
-  // Of each of so many links, the farthest of which has this round trip. While nothing is known of
-  // the links there is no bound; where ports are known they are taken for middling, for the first op
-  // must not fill them either. Twice what the path itself holds is always free: a bound below that
+  // Of one of so many links, which has this round trip. While nothing is known of the links there is
+  // no bound; where ports are known they are taken for middling, for the first op must not fill them
+  // either. The link's share of twice what its path itself holds is always free: a bound below that
   // would slow the links, and what they carry then would make it stay.
   net::QueueBound bound(std::size_t links, std::uint64_t round_trip_ns) const noexcept {
-    if (bytes_per_s_ >= kFast || links == 0) return {};
-    if (bytes_per_s_ == 0.0 && !knows_ports()) return {};
-    const bool is_slow = bytes_per_s_ > 0.0 && bytes_per_s_ < kMiddle;
+    const double rate = bytes_per_s();
+    if (rate >= kFast || links == 0) return {};
+    if (rate == 0.0 && !knows_ports()) return {};
+    const bool is_slow = rate > 0.0 && rate < kMiddle;
     net::QueueBound bound = is_slow ? kSlowBound : kMiddleBound;
     if (knows_ports()) {
       // Each node may have a piece of its own on the way and one more.
       const std::size_t piece = port_bytes_ / 2 / links / kLeastPiece * kLeastPiece;
-      bound.bytes = std::min(bound.bytes, std::max(piece, 2 * kLeastPiece));
+      bound.bytes = std::min(bound.bytes, std::max(piece, kLeastPiece));
       bound.record_bytes = std::min(bound.record_bytes, std::max(piece, kLeastPiece));
     }
-    const double path = bytes_per_s_ * static_cast<double>(round_trip_ns) / 1e9;
+    const double path = rate * static_cast<double>(round_trip_ns) / 1e9;
     bound.bytes =
         std::max(bound.bytes, static_cast<std::size_t>(2.0 * path / static_cast<double>(links)));
     return bound;
   }
 
  private:
+  // How far back what was carried counts, in time in which links were busy: the last moments of an
+  // op, in which a few links are busy by themselves, must not count as much as all of it.
+  static constexpr double kMemoryNs = 80e6;
+
+  // 0: not known.
+  double bytes_per_s() const noexcept { return busy_ns_ == 0.0 ? 0.0 : bytes_ * 1e9 / busy_ns_; }
+
   std::size_t port_bytes_;
   std::uint64_t looked_ns_ = 0;
-  std::uint64_t acked_bytes_ = 0;
-  std::uint64_t busy_ns_ = 0;
-  std::size_t links_ = 0;
-  double bytes_per_s_ = 0.0;  // 0: not known
+  double bytes_ = 0.0;  // what was carried, the less the longer ago
+  double busy_ns_ = 0.0;
 };
 
 }  // namespace tern::daemon

@@ -50,30 +50,31 @@ void JobSharing::settle() {
 
 void JobSharing::look_at_links(const std::vector<std::unique_ptr<LanePeer>>& peers,
                                std::uint64_t now_ns) {
-  std::uint64_t acked_bytes = 0, busy_ns = 0;
-  std::size_t links = 0;
-  round_trip_ns_ = 0;
+  FanOut::Carried carried;
   for (const auto& peer : peers) {
     if (!peer->link) continue;
     const net::DeliveryRate rate = peer->link->delivery_rate();
-    ++links;
-    acked_bytes += rate.acked_bytes;
-    round_trip_ns_ = std::max(round_trip_ns_, rate.round_trip_ns);
-    busy_ns += rate.busy_ns;
+    peer->round_trip_ns = rate.round_trip_ns;
+    // A connection that is new counts from zero.
+    if (rate.acked_bytes < peer->acked_bytes) peer->acked_bytes = peer->busy_ns = 0;
+    carried.bytes += rate.acked_bytes - peer->acked_bytes;
+    carried.busy_ns = std::max(carried.busy_ns, rate.busy_ns - peer->busy_ns);
+    peer->acked_bytes = rate.acked_bytes;
+    peer->busy_ns = rate.busy_ns;
   }
-  fan_out_.look(acked_bytes, busy_ns, links, now_ns);
+  fan_out_.look(carried, now_ns);
 }
 
-net::QueueBound JobSharing::bound_alone(const std::vector<std::unique_ptr<LanePeer>>& peers,
-                                        bool looks, std::uint64_t now_ns) {
+std::size_t JobSharing::fanned_out(const std::vector<std::unique_ptr<LanePeer>>& peers, bool looks,
+                                   std::uint64_t now_ns) {
   const bool several_nodes = std::any_of(
       peers.begin(), peers.end(), [&](const auto& peer) { return peer->id != peers.front()->id; });
   if (!several_nodes) {
     fan_out_.look_at_none(now_ns);
-    return {};
+    return 0;
   }
   if (looks) look_at_links(peers, now_ns);
-  return fan_out_.bound(peers.size(), round_trip_ns_);
+  return peers.size();
 }
 
 // Since the last time it was asked.
@@ -92,11 +93,12 @@ void JobSharing::bind_links_of_one(const std::vector<std::unique_ptr<LanePeer>>&
   const bool has_new = fan_out_.knows_ports() && has_new_link(peers);
   if (!looks && !has_new) return;
   links_shared_ = false;
-  const net::QueueBound bound = bound_alone(peers, looks, now_ns);
-  if (bound.bytes == 0 && !links_bound_) return;
-  links_bound_ = bound.bytes > 0;
+  const std::size_t fanned = fanned_out(peers, looks, now_ns);
+  const bool binds = fan_out_.bound(fanned, 0).bytes > 0;
+  if (!binds && !links_bound_) return;
+  links_bound_ = binds;
   for (const auto& peer : peers) {
-    if (peer->link) peer->link->bound_queue(bound);
+    if (peer->link) peer->link->bound_queue(fan_out_.bound(fanned, peer->round_trip_ns));
   }
 }
 
@@ -125,8 +127,7 @@ void JobSharing::bind_links(const std::vector<LaneGroup*>& groups, LaneLinks& li
     job.under_way += peer.link->unacked_bytes();
     peer.round_trip_ns = peer.link->delivery_rate().round_trip_ns;
   });
-  const net::QueueBound alone =
-      fan_out_.knows_ports() ? bound_alone(peers, true, now_ns) : net::QueueBound{};
+  const std::size_t fanned = fan_out_.knows_ports() ? fanned_out(peers, true, now_ns) : 0;
   // Those that fill the path at this moment: a job between two of its bursts leaves it to others.
   UserWeights filling;
   double least_part = 1.0;
@@ -145,11 +146,19 @@ void JobSharing::bind_links(const std::vector<LaneGroup*>& groups, LaneLinks& li
     return shortest;
   };
   for_links([&](const LaneJob& job, LanePeer& peer) {
-    if (LaneShare::is_light(job.backlog)) return peer.link->bound_queue(alone);
+    if (LaneShare::is_light(job.backlog)) {
+      return peer.link->bound_queue(fan_out_.bound(fanned, peer.round_trip_ns));
+    }
     UserWeights on_path = filling;
     if (LaneShare::is_light(job.under_way)) on_path.add(job.weighed());
     const LaneShare::Parts parts{load_.part(job), least_part, on_path.part_of(1.0, job.weighed())};
-    peer.link->bound_queue({share_.bound(parts, job.links, round_trip_to(peer.id))});
+    net::QueueBound bound{share_.bound(parts, job.links, round_trip_to(peer.id))};
+    const net::QueueBound alone = fan_out_.bound(fanned, peer.round_trip_ns);
+    if (alone.bytes > 0) {
+      bound.bytes = std::min(bound.bytes, alone.bytes);
+      bound.record_bytes = std::min(bound.record_bytes, alone.record_bytes);
+    }
+    peer.link->bound_queue(bound);
   });
 }
 

@@ -31,7 +31,7 @@ class JobSharing {
   // At the beginning of a round: which jobs are active.
   void count(const std::vector<LaneGroup*>& groups, std::uint64_t now_ns);
   // While jobs share the node the queues of their links are bound by what each may have. A job that
-  // is alone has the bounds of FanOut, and so has one that sends little where ports are known.
+  // is alone has the bounds of FanOut. Where ports are known no link has more than these.
   void bind_links(const std::vector<LaneGroup*>& groups, LaneLinks& links, std::uint64_t now_ns);
   // Forgets jobs without a group and a frame in flight.
   void settle();
@@ -40,9 +40,9 @@ class JobSharing {
   void count_held();
   void look_at_links(const std::vector<std::unique_ptr<LanePeer>>& peers, std::uint64_t now_ns);
   bool has_new_link(const std::vector<std::unique_ptr<LanePeer>>& peers);
-  // What each link of a job would have if the job were alone.
-  net::QueueBound bound_alone(const std::vector<std::unique_ptr<LanePeer>>& peers, bool looks,
-                              std::uint64_t now_ns);
+  // How many links FanOut has to bind: none to one node alone.
+  std::size_t fanned_out(const std::vector<std::unique_ptr<LanePeer>>& peers, bool looks,
+                         std::uint64_t now_ns);
   void bind_links_of_one(const std::vector<std::unique_ptr<LanePeer>>& peers, std::uint64_t now_ns);
 
   std::uint32_t lane_;
@@ -55,7 +55,6 @@ class JobSharing {
   bool links_shared_ = false;  // by jobs, at the last look
   bool links_bound_ = false;   // some may be
   std::ptrdiff_t open_links_ = 0;
-  std::uint64_t round_trip_ns_ = 0;  // of the farthest link, at the last look
   FanOut fan_out_;
 };
 

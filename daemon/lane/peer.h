@@ -89,8 +89,10 @@ struct LanePeer {
   Work work, work_seen;
   // The link's count of bytes at the last look at its rate, and when that was.
   std::uint64_t rate_bytes = 0, rate_ns = 0;
-  std::uint64_t round_trip_ns = 0;  // at the last look at what links share
-  std::string told_carrier;         // what the log has said of it
+  // At the last look at what links share: its round trip, and what its carrier had counted.
+  std::uint64_t round_trip_ns = 0;
+  std::uint64_t acked_bytes = 0, busy_ns = 0;
+  std::string told_carrier;  // what the log has said of it
   bool lost = false;
   bool served = false;    // epochs have used it
   bool reported = false;  // to speak of groups that are not known, though none has used it

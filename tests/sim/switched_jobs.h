@@ -22,7 +22,8 @@ class SwitchedJobs {
     std::uint32_t rounds = 2;  // chunks that each node owns
     SwitchShape network;
     std::uint64_t switch_port_bytes = 256 << 10;  // that daemons know of; 0: nothing
-    std::optional<HostCable> last_cable;          // of the last node
+    std::uint32_t slabs = 64;  // for what comes from other nodes, and for what goes there
+    std::optional<HostCable> last_cable;  // of the last node
     std::uint64_t seed = 1;
   };
   struct Measured {
@@ -32,10 +33,10 @@ class SwitchedJobs {
 
   explicit SwitchedJobs(const Shape& shape) : world(shape.seed, shape.network), shape_(shape) {
     DaemonShape daemon;
-    // As daemons have them that are not told otherwise.
+    // Both as daemons have them that are not told otherwise.
     daemon.chunk_bytes = kChunkBytes;
-    daemon.receive_slabs = daemon.send_slabs = 64;
     daemon.result_slabs = 32;
+    daemon.receive_slabs = daemon.send_slabs = shape.slabs;
     daemon.switch_port_bytes = shape.switch_port_bytes;
     for (std::uint32_t node = 0; node < shape.nodes; ++node) world.add_daemon(daemon);
     if (shape.last_cable) {

@@ -18,6 +18,8 @@ constexpr std::size_t kFlood = 1 << 20;
 
 class JobSharingTest : public ::testing::Test {
  protected:
+  explicit JobSharingTest(std::size_t port_bytes = 256 << 10) : sharing(0, port_bytes) {}
+
   // A group of the job of this number, with links of its own to the other node if there is one.
   LaneGroup& add_group(std::uint64_t job, std::uint32_t weight, std::uint32_t nodes = 2,
                        std::uint32_t account = 0) {
@@ -54,7 +56,7 @@ class JobSharingTest : public ::testing::Test {
 
   lane_test::TwoLanes lanes;
   std::uint64_t now_ns = 100 * kSecond;
-  JobSharing sharing{0, 256 << 10};
+  JobSharing sharing;
   std::vector<LaneGroup*> groups;
 
  private:
@@ -226,6 +228,33 @@ TEST_F(JobSharingTest, LinksToSeveralNodesTakeTurnsInSmallPieces) {
   const int bounds = carrier(0).bounds;
   carry_all(2e9);
   EXPECT_EQ(carrier(0).bounds, bounds) << "once is enough";
+}
+
+class SmallPorts : public JobSharingTest {
+ protected:
+  static constexpr std::size_t kPort = 16 << 10;
+  SmallPorts() : JobSharingTest(kPort) {}
+};
+
+TEST_F(SmallPorts, AreNotFilledByJobsTogether) {
+  for (const std::uint64_t job : {1u, 2u}) add_group(job, 1, 3);
+  for (LaneGroup* group : groups) {
+    begin_op(*group);
+    flood(*group);
+  }
+  round();
+  ASSERT_FALSE(LaneShare::is_light(sharing.job(1).backlog));
+  const std::size_t links = lanes.near.links.all().size();
+  EXPECT_EQ(carrier(0).bound, FanOut(kPort).bound(links, 0).bytes);
+  EXPECT_EQ(carrier(0).record_bytes, FanOut(kPort).bound(links, 0).record_bytes);
+}
+
+// By its own round trip, whatever that of the others is.
+TEST_F(JobSharingTest, ALinkToAFarNodeHasWhatItsPathHolds) {
+  begin_op(add_group(1, 1, 3));
+  carrier(0).rate.round_trip_ns = 20'000'000;
+  carry_all(60e6);
+  EXPECT_NEAR(static_cast<double>(carrier(0).bound.value_or(0)), 60e6 * 0.02, 1e4);
 }
 
 TEST_F(JobSharingTest, LinksToOneNodeHaveNoBound) {

@@ -27,6 +27,8 @@ class RenoSender {
     bool again = false;
   };
 
+  // The connection has opened, by packets that took so long to go and come back.
+  void on_open(std::uint64_t round_trip_ns) noexcept { shortest_ns_ = round_trip_ns; }
   // So many more bytes can be sent. `ends_record`: no segment holds bytes before and behind them.
   void write(std::uint64_t bytes, bool ends_record, std::uint64_t now_ns);
   // The next segment, if one may leave now.

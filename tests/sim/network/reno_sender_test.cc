@@ -30,6 +30,14 @@ class RenoSenderTest : public testing::Test {
   std::uint64_t now_ns = 1;
 };
 
+TEST_F(RenoSenderTest, OpeningTheConnectionIsARoundTripToo) {
+  sender.on_open(kMillisecond / 2);
+  sender.write(kSegment, false, now_ns);
+  ASSERT_EQ(sent().size(), 1u);
+  ack(1);
+  EXPECT_EQ(sender.shortest_round_trip_ns(), kMillisecond / 2);
+}
+
 TEST_F(RenoSenderTest, BeginsWithTenSegmentsAndDoublesThemInARoundTrip) {
   sender.write(100 * kSegment, false, now_ns);
   EXPECT_EQ(sent().size(), 10u);

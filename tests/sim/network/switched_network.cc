@@ -177,6 +177,7 @@ std::shared_ptr<NetworkPipe> SwitchedNetwork::connect(const net::Endpoint& from,
     end.host = host(end.at.host);
     round_trip_ns += hosts_[end.host].cable.delay_ns;
   }
+  for (NetworkEnd& end : pipe->ends) end.sender.on_open(round_trip_ns);
   pipes_.push_back(pipe);
   events_.add(now_ns_ + round_trip_ns, {Happens::opens, 0, pipe->number});
   return pipe;
