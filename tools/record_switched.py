@@ -18,7 +18,8 @@ TITLES = {
     "FillsThePortsAndLosesNothing": "One job, ports of 256 KiB",
     "DaemonsThatAreToldNothingLoseAndFinish":
         "The same where daemons have no `switch_port_bytes`",
-    "SixtyFourNodesNeedLargerPorts": "64 nodes, ports of 768 KiB",
+    "SixtyFourNodesNeedMoreSlabs":
+        "64 nodes, with `receive_slabs` and `send_slabs` of 128 and chunks of 64 KiB",
     "ALateNodeDelaysTheOthersByLittleMore": "One node submits 20 ms late, which the floor counts",
     "TwoJobsFillThePortsTogether": "Two jobs at once; the floor is that of both",
     "ANodeWithHalfTheRateIsTheOnlyOneThatIsWaitedFor":

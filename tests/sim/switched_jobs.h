@@ -20,6 +20,7 @@ class SwitchedJobs {
     std::uint32_t nodes = 4;
     std::uint32_t jobs = 1;
     std::uint32_t rounds = 2;  // chunks that each node owns
+    std::uint64_t chunk_bytes = 256 << 10;
     SwitchShape network;
     std::uint64_t switch_port_bytes = 256 << 10;  // that daemons know of; 0: nothing
     std::uint32_t slabs = 64;  // for what comes from other nodes, and for what goes there
@@ -33,8 +34,7 @@ class SwitchedJobs {
 
   explicit SwitchedJobs(const Shape& shape) : world(shape.seed, shape.network), shape_(shape) {
     DaemonShape daemon;
-    // Both as daemons have them that are not told otherwise.
-    daemon.chunk_bytes = kChunkBytes;
+    daemon.chunk_bytes = shape.chunk_bytes;
     daemon.result_slabs = 32;
     daemon.receive_slabs = daemon.send_slabs = shape.slabs;
     daemon.switch_port_bytes = shape.switch_port_bytes;
@@ -52,7 +52,7 @@ class SwitchedJobs {
 
   // Of f32, in whole chunks.
   std::uint64_t elements() const {
-    return std::uint64_t{shape_.rounds} * shape_.nodes * kChunkBytes / sizeof(float);
+    return std::uint64_t{shape_.rounds} * shape_.nodes * shape_.chunk_bytes / sizeof(float);
   }
   std::uint64_t bytes() const { return elements() * sizeof(float); }
 
@@ -80,7 +80,6 @@ class SwitchedJobs {
   World world;
 
  private:
-  static constexpr std::uint64_t kChunkBytes = 256 << 10;
   static constexpr std::size_t kPeriod = 1021;  // of the values, which are whole numbers
 
   void join(const std::string& name) {
