@@ -35,20 +35,34 @@ class FanOut {
   // Whether it is time for a look.
   bool due(std::uint64_t now_ns) const noexcept { return now_ns - looked_ns_ >= kLookNs; }
 
-  // What the links have carried since the last look, by their carriers: the bytes of all, and how
-  // long the busiest of them was busy. Ops have pauses, and not all links are busy at once: a link
-  // that was busy for less time than another one says nothing of what they carry together.
-  struct Carried {
-    std::uint64_t bytes = 0;
-    std::uint64_t busy_ns = 0;
+  // What links have carried since the last look that said something. Ops have pauses, and not all
+  // links are busy at once: the time in which what they carried was carried is the mean of the
+  // times in which each was busy, by the bytes of each.
+  class Carried {
+   public:
+    void add(std::uint64_t bytes, std::uint64_t busy_ns) noexcept {
+      bytes_ += static_cast<double>(bytes);
+      byte_ns_ += static_cast<double>(bytes) * static_cast<double>(busy_ns);
+    }
+    double bytes() const noexcept { return bytes_; }
+    double busy_ns() const noexcept { return bytes_ == 0.0 ? 0.0 : byte_ns_ / bytes_; }
+
+   private:
+    double bytes_ = 0.0;
+    double byte_ns_ = 0.0;
   };
-  void look(const Carried& carried, std::uint64_t now_ns) noexcept {
+  // False: the carriers have counted no time yet, which they do in steps of milliseconds; it is to
+  // be asked again about the same bytes and more.
+  bool look(const Carried& carried, std::uint64_t now_ns) noexcept {
     looked_ns_ = now_ns;
-    if (carried.bytes == 0 || carried.busy_ns == 0) return;
-    const auto busy_ns = static_cast<double>(carried.busy_ns);
+    // A frame now and then waits for its acknowledgement, and not for the path.
+    if (carried.bytes() < kLeastBytes) return true;
+    const double busy_ns = carried.busy_ns();
+    if (busy_ns == 0.0) return false;
     const double left = kMemoryNs / (kMemoryNs + busy_ns);
-    bytes_ = bytes_ * left + static_cast<double>(carried.bytes);
-    busy_ns_ = busy_ns_ * left + busy_ns;
+    bytes_ = (bytes_ + carried.bytes()) * left;
+    busy_ns_ = (busy_ns_ + busy_ns) * left;
+    return true;
   }
 
   // The lane serves fewer than two nodes.
@@ -83,6 +97,7 @@ class FanOut {
   // How far back what was carried counts, in time in which links were busy: the last moments of an
   // op, in which a few links are busy by themselves, must not count as much as all of it.
   static constexpr double kMemoryNs = 80e6;
+  static constexpr double kLeastBytes = 8 << 10;
 
   // 0: not known.
   double bytes_per_s() const noexcept { return busy_ns_ == 0.0 ? 0.0 : bytes_ * 1e9 / busy_ns_; }

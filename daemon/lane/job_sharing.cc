@@ -55,14 +55,11 @@ void JobSharing::look_at_links(const std::vector<std::unique_ptr<LanePeer>>& pee
     if (!peer->link) continue;
     const net::DeliveryRate rate = peer->link->delivery_rate();
     peer->round_trip_ns = rate.round_trip_ns;
-    // A connection that is new counts from zero.
-    if (rate.acked_bytes < peer->acked_bytes) peer->acked_bytes = peer->busy_ns = 0;
-    carried.bytes += rate.acked_bytes - peer->acked_bytes;
-    carried.busy_ns = std::max(carried.busy_ns, rate.busy_ns - peer->busy_ns);
-    peer->acked_bytes = rate.acked_bytes;
-    peer->busy_ns = rate.busy_ns;
+    const CarriedByLink::Count count = peer->carried.look(rate);
+    carried.add(count.bytes, count.busy_ns);
   }
-  fan_out_.look(carried, now_ns);
+  if (!fan_out_.look(carried, now_ns)) return;
+  for (const auto& peer : peers) peer->carried.forget_new();
 }
 
 std::size_t JobSharing::fanned_out(const std::vector<std::unique_ptr<LanePeer>>& peers, bool looks,

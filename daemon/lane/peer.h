@@ -69,6 +69,24 @@ struct Receiving {
   bool refused = false;  // the header broke the protocol; the link ends with the frame
 };
 
+// What a link's carrier has counted, look by look.
+class CarriedByLink {
+ public:
+  struct Count {
+    std::uint64_t bytes = 0, busy_ns = 0;
+  };
+  // Since forget_new(), or since the connection is there.
+  Count look(const net::DeliveryRate& rate) noexcept {
+    seen_ = {rate.acked_bytes, rate.busy_ns};
+    if (seen_.bytes < known_.bytes || seen_.busy_ns < known_.busy_ns) known_ = {};
+    return {seen_.bytes - known_.bytes, seen_.busy_ns - known_.busy_ns};
+  }
+  void forget_new() noexcept { known_ = seen_; }
+
+ private:
+  Count seen_, known_;
+};
+
 struct LanePeer {
   explicit LanePeer(std::size_t block_bytes) : results(block_bytes) {}
 
@@ -91,7 +109,7 @@ struct LanePeer {
   std::uint64_t rate_bytes = 0, rate_ns = 0;
   // At the last look at what links share: its round trip, and what its carrier had counted.
   std::uint64_t round_trip_ns = 0;
-  std::uint64_t acked_bytes = 0, busy_ns = 0;
+  CarriedByLink carried;
   std::string told_carrier;  // what the log has said of it
   bool lost = false;
   bool served = false;    // epochs have used it

@@ -9,16 +9,22 @@ namespace {
 
 class FanOutTest : public ::testing::Test {
  protected:
-  // For so many looks the busiest link is busy for this share of the time, and all links together
-  // carry this while it is.
+  // For so many looks the links are busy for this share of the time, and together carry this while
+  // they are.
   void carry(double bytes_per_s, int looks, double share = 1.0) {
     for (; looks > 0; --looks) {
       const double busy_ns = share * FanOut::kLookNs;
-      now_ns += FanOut::kLookNs;
-      fan_out.look({static_cast<std::uint64_t>(bytes_per_s * busy_ns / 1e9),
-                    static_cast<std::uint64_t>(busy_ns)},
-                   now_ns);
+      FanOut::Carried carried;
+      for (std::size_t link = 0; link < kLinks; ++link) {
+        carried.add(static_cast<std::uint64_t>(bytes_per_s * busy_ns / 1e9 / kLinks),
+                    static_cast<std::uint64_t>(busy_ns));
+      }
+      look(carried);
     }
+  }
+  bool look(const FanOut::Carried& carried) {
+    now_ns += FanOut::kLookNs;
+    return fan_out.look(carried, now_ns);
   }
 
   net::QueueBound bound() const { return fan_out.bound(kLinks, 10'000); }
@@ -33,7 +39,7 @@ class FanOutTest : public ::testing::Test {
 
 TEST_F(FanOutTest, TakesForMiddlingWhatItDoesNotKnow) {
   EXPECT_EQ(bound().bytes, kMiddle.bytes);
-  fan_out.look({}, now_ns);
+  EXPECT_TRUE(look({}));
   EXPECT_EQ(bound().bytes, kMiddle.bytes);
   carry(12e6, 1);
   EXPECT_EQ(bound().bytes, FanOut::kSlowBound.bytes);
@@ -82,6 +88,46 @@ TEST_F(FanOutTest, MomentsCountForLittle) {
     carry(500e6, 1, 0.05);
     EXPECT_EQ(bound().bytes, kMiddle.bytes) << op;
   }
+}
+
+// The others were waiting for something else.
+TEST_F(FanOutTest, ALinkThatCarriesLittleSaysLittleOfThePath) {
+  for (int i = 0; i < 50; ++i) {
+    FanOut::Carried carried;
+    carried.add(2'400'000, 20'000'000);
+    for (std::size_t link = 1; link < kLinks; ++link) carried.add(100, 1'000'000);
+    EXPECT_TRUE(look(carried));
+  }
+  EXPECT_EQ(bound().bytes, kMiddle.bytes) << "120 MB/s";
+}
+
+// An idle link has a frame now and then, whose acknowledgement is put off.
+TEST_F(FanOutTest, AFrameNowAndThenSaysNothing) {
+  carry(400e6, 50);
+  FanOut::Carried carried;
+  carried.add(4000, 40'000'000);
+  for (int i = 0; i < 100; ++i) EXPECT_TRUE(look(carried));
+  EXPECT_EQ(bound().bytes, 0u);
+}
+
+TEST_F(FanOutTest, WaitsForTimeToBeCounted) {
+  FanOut::Carried carried;
+  carried.add(1 << 20, 0);
+  EXPECT_FALSE(look(carried));
+  EXPECT_EQ(bound().bytes, kMiddle.bytes);
+  carried.add(1 << 20, 4'000'000);
+  EXPECT_TRUE(look(carried));
+  EXPECT_EQ(bound().bytes, 0u);
+}
+
+// What a long pause between looks has gathered is forgotten as soon as the rest.
+TEST_F(FanOutTest, ALongLookIsNotRememberedForLonger) {
+  FanOut::Carried carried;
+  carried.add(12'000'000 * 60ull, 60'000'000'000);
+  EXPECT_TRUE(look(carried));
+  EXPECT_EQ(bound().bytes, FanOut::kSlowBound.bytes);
+  carry(400e6, 20);
+  EXPECT_EQ(bound().bytes, 0u);
 }
 
 // Two nodes at 1 Gbit/s and 2 ms away, and one look that saw little of it. A link with a bound
