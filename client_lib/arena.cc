@@ -10,20 +10,18 @@ Arena::Arena(std::uint64_t bytes) : bytes_(bytes) {
 
 std::optional<std::uint64_t> Arena::allocate(std::uint64_t bytes) {
   if (!fits(bytes)) return std::nullopt;
-  const std::uint64_t rounded = (bytes + kAlignment - 1) / kAlignment * kAlignment;
-  const auto fit = holes_by_bytes_.lower_bound({rounded, 0});
-  const auto [hole_bytes, offset] = *fit;
-  blocks_.emplace(offset, rounded);
+  const std::uint64_t taken = rounded(bytes);
+  const auto [hole_bytes, offset] = *holes_by_bytes_.lower_bound({taken, 0});
+  blocks_.emplace(offset, taken);
   remove_hole(holes_.find(offset));
-  if (hole_bytes > rounded) add_hole(offset + rounded, hole_bytes - rounded);
-  used_bytes_ += rounded;
+  if (hole_bytes > taken) add_hole(offset + taken, hole_bytes - taken);
+  used_bytes_ += taken;
   return offset;
 }
 
 bool Arena::fits(std::uint64_t bytes) const noexcept {
   if (bytes > bytes_) return false;
-  const std::uint64_t rounded = (bytes + kAlignment - 1) / kAlignment * kAlignment;
-  return holes_by_bytes_.lower_bound({rounded, 0}) != holes_by_bytes_.end();
+  return holes_by_bytes_.lower_bound({rounded(bytes), 0}) != holes_by_bytes_.end();
 }
 
 bool Arena::free(std::uint64_t offset) {

@@ -16,6 +16,11 @@ class Arena {
  public:
   static constexpr std::uint64_t kAlignment = 64;
 
+  // What so many bytes take.
+  static std::uint64_t rounded(std::uint64_t bytes) noexcept {
+    return (bytes + kAlignment - 1) / kAlignment * kAlignment;
+  }
+
   // REQUIRES: bytes is a multiple of kAlignment.
   explicit Arena(std::uint64_t bytes);
 

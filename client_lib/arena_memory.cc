@@ -149,12 +149,14 @@ Status ArenaMemory::place_elements(const OpRequest& request, std::uint64_t bytes
   if (arena_.fits(bytes) || (request.plan != nullptr && request.plan->passes())) {
     return tl::unexpected(block.error());
   }
-  const std::optional<CopyRegions::Place> place = copy_regions_.take(bytes);
+  const std::optional<CopyRegions::Place> place = copy_regions_.allocate(bytes);
   if (!place) {
-    if (block.error().code == Errc::out_of_memory) missing_bytes_ = bytes;
+    // What is larger than the arena has nothing to wait for.
+    const bool never_fits = bytes > memory_.size();
+    if (never_fits || copies_of_others_ == 0) missing_bytes_ += Arena::rounded(bytes);
     return tl::unexpected(block.error());
   }
-  op.copies = 0;
+  op.copies = place->offset;
   op.copies_region = place->region;
   op.copied = place->memory;
   ++copies_in_use_;
@@ -204,8 +206,7 @@ void ArenaMemory::place_progress(const shm::CopyProgress::Shape& shape, Op& op) 
 
 void ArenaMemory::free_copies(Op& op) noexcept {
   if (op.copies_region != 0) {
-    copy_regions_.give(std::exchange(op.copies_region, 0));
-    op.copies = kNoOffset;
+    copy_regions_.free(std::exchange(op.copies_region, 0), std::exchange(op.copies, kNoOffset));
     --copies_in_use_;
   }
   for (std::uint64_t* const block : {&op.copies, &op.counts_copy, &op.progress_copy}) {

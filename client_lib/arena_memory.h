@@ -59,7 +59,7 @@ class ArenaMemory {
   // Of an op with copies, how far they have come; without room for it there is none.
   void place_progress(const shm::CopyProgress::Shape& shape, Op& op);
   void free_copies(Op& op) noexcept;
-  // What a copy of this submission has found no room for, though a region may hold it.
+  // What the copies of this submission that have found no room would need of a region.
   std::uint64_t missing_bytes() const noexcept { return missing_bytes_; }
   CopyRegions& copy_regions() noexcept { return copy_regions_; }
 

@@ -96,6 +96,11 @@ Result<void*> Client::create_region(std::uint64_t bytes) {
                 "ternd is too old to make regions; connect with a larger arena_bytes");
   }
   Result<Regions::Region> made = Regions::make(questions_, bytes);
+  // What is kept for copies gives way to the program's own.
+  if (!made && made.error().code == Errc::quota_exceeded &&
+      arena_->copy_regions().give_back(questions_, mutex_)) {
+    made = Regions::make(questions_, bytes);
+  }
   if (!made) return request_failed(std::move(made.error()));
   const std::span<std::byte> memory = made->segment.arena();
   const std::lock_guard lock(mutex_);

@@ -1,14 +1,18 @@
 #pragma once
 
-// Regions that the daemon has made for copies that the arena has no room for. Each serves one op at
-// a time, and is kept for the next one. Guarded by: the client's mutex.
+// Regions that the daemon has made for copies that the arena has no room for. They are kept for
+// later copies. Guarded by: the client's mutex.
 
+#include <cstddef>
 #include <cstdint>
+#include <limits>
 #include <mutex>
 #include <optional>
+#include <utility>
 #include <vector>
 
 #include "base/result.h"
+#include "client_lib/arena.h"
 #include "client_lib/questions.h"
 #include "client_lib/regions.h"
 
@@ -18,29 +22,23 @@ class CopyRegions {
  public:
   struct Place {
     std::uint32_t region = 0;
-    std::byte* memory = nullptr;  // as long as the region is in use
+    std::uint64_t offset = 0;
+    std::byte* memory = nullptr;  // of the region, until the place is freed
   };
 
-  // Asks for one of so many bytes, in place of those that have less and that nobody uses.
-  // `features`: of the daemon. REQUIRES: the mutex, the client's, is not held.
-  Status make(Questions& questions, std::mutex& mutex, std::uint32_t features, std::uint64_t bytes);
+  // Nothing: no region has so much room.
+  std::optional<Place> allocate(std::uint64_t bytes);
+  void free(std::uint32_t region, std::uint64_t offset) noexcept;
 
-  // The smallest that is free and has so much; it is in use until give(). Nothing: none has.
-  std::optional<Place> take(std::uint64_t bytes) noexcept {
-    Entry* best = nullptr;
-    for (Entry& entry : entries_) {
-      if (entry.is_used || entry.bytes() < bytes) continue;
-      if (best == nullptr || entry.bytes() < best->bytes()) best = &entry;
-    }
-    if (best == nullptr) return std::nullopt;
-    best->is_used = true;
-    return Place{best->region.number, best->region.segment.arena().data()};
+  // REQUIRES, for both: the mutex, the client's, is not held.
+  // Asks for a region of so many bytes, in place of those that have less and hold nothing.
+  // `features`: of the daemon.
+  Status make(Questions& questions, std::mutex& mutex, std::uint32_t features, std::uint64_t bytes);
+  // Gives back those that hold nothing. False: there is none.
+  bool give_back(Questions& questions, std::mutex& mutex) {
+    return give_back_smaller(questions, mutex, std::numeric_limits<std::uint64_t>::max());
   }
-  void give(std::uint32_t region) noexcept {
-    for (Entry& entry : entries_) {
-      if (entry.region.number == region) entry.is_used = false;
-    }
-  }
+
   // In a forked child.
   void abandon() noexcept {
     for (Entry& entry : entries_) entry.region.segment.abandon();
@@ -48,13 +46,14 @@ class CopyRegions {
 
  private:
   struct Entry {
-    Regions::Region region;
-    bool is_used = false;
+    explicit Entry(Regions::Region made)
+        : region(std::move(made)), room(region.segment.arena_bytes()) {}
 
-    std::uint64_t bytes() const noexcept { return region.segment.arena_bytes(); }
+    Regions::Region region;
+    Arena room;
   };
 
-  std::vector<Regions::Region> drop_smaller(std::uint64_t bytes);
+  bool give_back_smaller(Questions& questions, std::mutex& mutex, std::uint64_t bytes);
 
   std::vector<Entry> entries_;
 };

@@ -46,8 +46,9 @@ std::string in_batch(std::size_t index, std::string_view kind, std::string_view 
 Status Client::submit(std::span<const OpRequest> requests, std::span<std::uint64_t> tickets) {
   std::uint64_t missing_bytes = 0;
   Status submitted = try_submit(requests, tickets, missing_bytes);
-  while (!submitted && missing_bytes != 0) {
+  while (missing_bytes != 0) {
     Status made = arena_->copy_regions().make(questions_, mutex_, features_, missing_bytes);
+    if (!made && questions_.lost()) return request_failed(std::move(made.error()));
     if (!made) {
       return fail(submitted.error().code,
                   submitted.error().text + "; ternd makes no region for it: " + made.error().text);
@@ -61,7 +62,7 @@ Status Client::submit(std::span<const OpRequest> requests, std::span<std::uint64
   return submitted;
 }
 
-// `missing_bytes`: of a copy that finds room nowhere, if more room would help; else 0.
+// `missing_bytes`: what copies that have found no room would need of a region; 0: all have room.
 Status Client::try_submit(std::span<const OpRequest> requests, std::span<std::uint64_t> tickets,
                           std::uint64_t& missing_bytes) {
   std::unique_lock lock(mutex_);
@@ -69,19 +70,23 @@ Status Client::try_submit(std::span<const OpRequest> requests, std::span<std::ui
   if (lost_.load()) return fail(Errc::daemon_lost, "ternd has ended; connect again");
   Reserved ops(*this);
   arena_->begin_submission();
+  Status no_room;  // for a copy of the first op that it is missing for
   for (const OpRequest& request : requests) {
     Op* const op = ops.add();
     if (op == nullptr) {
       return fail(Errc::would_block, "512 operations are in flight or not yet waited for");
     }
+    const std::uint64_t missed = arena_->missing_bytes();
     Status prepared = prepare(request, *op);
     if (prepared) continue;
-    missing_bytes = arena_->missing_bytes();
-    if (requests.size() == 1) return prepared;
-    return fail(prepared.error().code,
-                in_batch(static_cast<std::size_t>(&request - requests.data()), request.plan->name,
-                         prepared.error().text));
+    if (requests.size() > 1) {
+      prepared.error().text = in_batch(static_cast<std::size_t>(&request - requests.data()),
+                                       request.plan->name, prepared.error().text);
+    }
+    if (arena_->missing_bytes() == missed) return prepared;
+    if (no_room) no_room = std::move(prepared);
   }
+  if (missing_bytes = arena_->missing_bytes(); missing_bytes != 0) return no_room;
   // In room that no copy needs.
   Op* placed = ops.first();
   for (const OpRequest& request : requests) {

@@ -171,14 +171,57 @@ TEST_F(CopiesBesideTheArena, GiveWayToALargerOne) {
   EXPECT_EQ(daemon.seen().back().entry.input_region, 2u);
 }
 
-TEST_F(CopiesBesideTheArena, ServeOneOpAtATime) {
-  std::vector<float> values(kTestArenaBytes / 2);
-  const tern_op op = f32_op(values.data(), values.data(), values.size());
+TEST_F(CopiesBesideTheArena, WaitForOthersIfTheArenaCouldHoldThem) {
+  std::vector<float> values(kTestArenaBytes / sizeof(float));
+  const tern_op middle = f32_op(values.data(), values.data(), values.size() * 3 / 4);
   daemon.set_ops(Ops::hold);
   tern_ticket first = 0, second = 0;
-  ASSERT_TERN_OK(tern_all_reduce(group, &op, &first));
-  EXPECT_EQ(tern_all_reduce(group, &op, &second), TERN_ERR_WOULD_BLOCK) << "the first may end";
+  ASSERT_TERN_OK(tern_all_reduce(group, &middle, &first));
+  EXPECT_EQ(tern_all_reduce(group, &middle, &second), TERN_ERR_WOULD_BLOCK);
+  EXPECT_EQ(made(), 0u);
+  std::vector<float> more(values.size() + 1);
+  const tern_op larger = f32_op(more.data(), more.data(), more.size());
+  ASSERT_TERN_OK(tern_all_reduce(group, &larger, &second)) << "nothing that ends helps it";
   EXPECT_EQ(made(), 1u);
+  daemon.set_answers(Answers::refuse);
+  tern_ticket third = 0;
+  EXPECT_EQ(tern_all_reduce(group, &larger, &third), TERN_ERR_WOULD_BLOCK) << "the second may end";
+}
+
+TEST_F(CopiesBesideTheArena, OfABatchShareOne) {
+  std::vector<std::vector<float>> values;
+  std::vector<tern_op> ops;
+  std::vector<tern_batch_op> list;
+  ops.reserve(80);
+  list.reserve(80);
+  for (std::size_t i = 0; i < 80; ++i) values.emplace_back(kTestArenaBytes / 8 + 16 * i, i);
+  for (auto& each : values) ops.push_back(f32_op(each.data(), each.data(), each.size()));
+  for (const tern_op& op : ops) list.push_back({TERN_OP_ALL_REDUCE, 0, &op});
+  tern_batch batch = TERN_BATCH_INIT;
+  batch.ops = list.data();
+  batch.count = list.size();
+  tern_ticket ticket = 0;
+  ASSERT_TERN_OK(tern_submit_batch(group, &batch, &ticket));
+  ASSERT_TERN_OK(tern_wait(client, ticket, TERN_FOREVER));
+  EXPECT_EQ(made(), 1u);
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    EXPECT_EQ(values[i].back(), static_cast<float>(i));
+  }
+}
+
+// All are kept for later copies, until a program asks for more than it may have beside them.
+TEST_F(CopiesBesideTheArena, GiveWayToTheProgramsOwn) {
+  ASSERT_TERN_OK(reduce(2 * kTestArenaBytes));
+  daemon.set_answers(Answers::refuse);
+  void* memory = nullptr;
+  EXPECT_EQ(tern_region_create(client, 4096, &memory), TERN_ERR_QUOTA_EXCEEDED);
+  EXPECT_EQ(freed(), 1u);
+  EXPECT_EQ(made(), 3u) << "the program's was asked for again";
+}
+
+TEST_F(CopiesBesideTheArena, OfADaemonThatDiesAreLostWithIt) {
+  daemon.set_answers(Answers::hang_up);
+  EXPECT_EQ(reduce(2 * kTestArenaBytes), TERN_ERR_DAEMON_LOST);
 }
 
 TEST_F(CopiesBesideTheArena, AreNotForWhatPassesFromRankToRank) {

@@ -325,11 +325,11 @@ typedef struct {
 /* Every rank's output becomes the reduction of all inputs, bit-identical on all ranks.
  * TERN_ERR_WOULD_BLOCK when too many operations are in flight or not yet reported (512 per client),
  * or when their copies fill the arena: wait for one operation and submit again.
- * A copy for which nothing that ends would make room has a region of its own, as of
- * tern_region_create, which is kept for later copies. So the call may take as long as that one. What
- * tern_send and tern_recv pass has none.
- * TERN_ERR_OUT_OF_MEMORY when the daemon makes no such region, as the detail says: free memory of
- * tern_alloc, or use a larger arena. */
+ * Copies for which nothing that ends would make room lie in a region, which the library has the
+ * daemon make, and keeps for later copies. So the call may take as long as tern_region_create.
+ * TERN_ERR_OUT_OF_MEMORY when the daemon makes no region, as the detail says, and nothing is in
+ * flight: free memory of tern_alloc, or use a larger arena. Counts, and what tern_send and tern_recv
+ * pass, have to lie in the arena. */
 TERN_API tern_status tern_all_reduce(tern_group* group, const tern_op* op, tern_ticket* ticket);
 
 /* Every rank's output becomes the root's input. The reduction is ignored. Bit for bit, unless the
