@@ -2,8 +2,10 @@
 # The static checks. clang-tidy needs the compile commands of a configured build/tidy: the other builds
 # compile several files as one, or have no fuzz targets.
 #
-#   lint.sh         clang-tidy on the files that differ from the main branch
-#   lint.sh --all   clang-tidy on all files
+#   lint.sh              clang-tidy on the files that differ from the main branch
+#   lint.sh --all        clang-tidy on all files
+#   lint.sh --no-tidy    all checks but clang-tidy
+#   lint.sh --list       the files that --all has clang-tidy for, and no check
 set -u
 cd "$(dirname "$0")/.."
 python=${PYTHON:-/usr/bin/python3}
@@ -60,12 +62,18 @@ check_tidy() {
   echo "$files" | xargs -P "$(nproc)" -n 1 clang-tidy --quiet -p "$build" 2>/dev/null
 }
 
+if [ "${1:-}" = --list ]; then
+  tidy_files --all | compiled 2>/dev/null
+  exit 0
+fi
 step 'layers' "$python" tools/check_layers.py
 step 'shape' "$python" tools/check_shape.py
 step 'tidy rules' "$python" tools/check_tidy.py
 step 'documents' "$python" tools/check_docs.py
 step 'clang-format' check_format
-if [ -f "$build/compile_commands.json" ]; then
+if [ "${1:-}" = --no-tidy ]; then
+  :
+elif [ -f "$build/compile_commands.json" ]; then
   step 'clang-tidy' check_tidy "${1:-}"
 else
   echo "no $build/compile_commands.json: run cmake --preset tidy first" >&2

@@ -4,7 +4,8 @@
     run_tests.py [--full] [--stage NAME ...] [--continue] [--minutes N]
 
 A stage that fails does not stop the ones after it. The last line is `N passed, N failed`: GoogleTest
-cases where a program reports them, and one for every other ctest entry, fuzz target and lint run.
+cases where a program reports them, and one for every other ctest entry, fuzz target and lint run,
+and of a full one for every file that clang-tidy has checked.
 A test that skips itself must be listed in tests/allowed_skips.txt with a probe that finds something
 missing on this machine, or it counts as failed.
 
@@ -211,6 +212,17 @@ def fuzz(build, name, runs):
     return good
 
 
+def each_at_once(stage, names, run_one):
+    """What `run_one(name)` says of each outstanding one, as many at a time as there are processors."""
+    outcome = Outcome(passed=sum(name in stage.passed_before for name in names))
+    with concurrent.futures.ThreadPoolExecutor(CORES) as pool:
+        for done in pool.map(lambda name: Outcome(is_unfinished=True) if stage.is_over() else run_one(name),
+                             stage.outstanding(names)):
+            stage.record.add(stage.name, done.passed_tests)
+            outcome.add(done)
+    return outcome
+
+
 def fuzz_stage(stage):
     outcome = Outcome()
     build = f"build/{stage.keys['preset']}"
@@ -226,27 +238,37 @@ def fuzz_stage(stage):
         return outcome
 
     def run_one(target):
-        if stage.is_over():
-            return Outcome(is_unfinished=True)
         if not fuzz(build, target.removeprefix("fuzz/"), stage.keys["runs"]):
             return Outcome(failures=[target.replace("fuzz/", "fuzz target ")])
         return Outcome(passed=1, passed_tests={target: 1})
 
-    with concurrent.futures.ThreadPoolExecutor(CORES) as pool:
-        for done in pool.map(run_one, stage.outstanding(targets)):
-            stage.record.add(stage.name, done.passed_tests)
-            outcome.add(done)
-    outcome.passed += sum(target in stage.passed_before for target in targets)
+    outcome.add(each_at_once(stage, targets, run_one))
     return outcome
 
 
+def tidy(source):
+    """clang-tidy takes some seconds for a file."""
+    done = subprocess.run(["clang-tidy", "--quiet", "-p", "build/tidy", source], cwd=ROOT,
+                          capture_output=True, text=True, check=False)
+    if done.returncode == 0:
+        return Outcome(passed=1, passed_tests={source: 1})
+    print(done.stdout[-4000:], flush=True)
+    return Outcome(failures=[f"clang-tidy: {source}"])
+
+
 def lint_stage(stage):
-    if "lint" in stage.passed_before:
-        return Outcome(passed=1)
-    if not (configure("tidy") and run(["tools/lint.sh"] + (["--all"] if stage.full else []))):
-        return Outcome(failures=["lint"])
-    stage.record.add(stage.name, {"lint": 1})
-    return Outcome(passed=1)
+    if not configure("tidy"):
+        return Outcome(failures=["configuring tidy"])
+    if not stage.full:
+        return Outcome(passed=1) if run(["tools/lint.sh"]) else Outcome(failures=["lint"])
+    listed = subprocess.run(["tools/lint.sh", "--list"], cwd=ROOT, capture_output=True, text=True,
+                            check=True).stdout.split()
+    outcome = each_at_once(stage, listed, tidy)
+    if run(["tools/lint.sh", "--no-tidy"]):
+        outcome.passed += 1
+    else:
+        outcome.failures.append("lint")
+    return outcome
 
 
 def run_stage(stage):

@@ -135,6 +135,25 @@ class GoingOn(unittest.TestCase):
         self.assertEqual([len(piece) for piece in run_tests.pieces_of(timed, names)],
                          [2 * run_tests.CORES, 2 * run_tests.CORES, run_tests.CORES])
 
+    def test_what_runs_at_once_is_recorded_one_by_one_and_ends_in_time(self):
+        record = self.record("tree", True)
+        stage = run_tests.Stage("lint", {}, True, record, {"a.cc": 1}, None)
+        seen = []
+
+        def run_one(name):
+            seen.append(name)
+            if name == "b.cc":
+                return run_tests.Outcome(failures=[name])
+            return run_tests.Outcome(passed=1, passed_tests={name: 1})
+
+        outcome = run_tests.each_at_once(stage, ["a.cc", "b.cc", "c.cc"], run_one)
+        self.assertEqual(sorted(seen), ["b.cc", "c.cc"])
+        self.assertEqual((outcome.passed, outcome.failures), (2, ["b.cc"]))
+        self.assertEqual(self.record("tree", True).of_stage("lint"), {"c.cc": 1})
+        stage.deadline = run_tests.time.monotonic()
+        self.assertTrue(run_tests.each_at_once(stage, ["d.cc"], run_one).is_unfinished)
+        self.assertNotIn("d.cc", seen)
+
     def test_a_stage_runs_only_what_is_outstanding_and_ends_in_time(self):
         stage = run_tests.Stage("release", {}, True, None, {"sums_test": 2}, run_tests.time.monotonic())
         self.assertEqual(stage.outstanding(["sums_test", "disk_test"]), ["disk_test"])
