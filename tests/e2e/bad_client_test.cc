@@ -208,6 +208,36 @@ TEST_F(BadClient, LeavesItsPagesForTheDaemonToMake) {
   }
 }
 
+// The same of a region, whose pages libtern finds before it opens it.
+TEST_F(BadClient, LeavesPagesOfARegionForTheDaemonToMake) {
+  if (!shm::can_leave_absent()) GTEST_SKIP() << shm::can_leave_absent().error().text;
+  work_meanwhile();
+  for (const bool output_alone : {false, true}) {
+    HostileClient client(cluster[0].socket());
+    ASSERT_TRUE(client.hello());
+    const std::uint64_t group = client.join_alone();
+    ASSERT_NE(group, 0u);
+    const auto region = client.open_region(std::uint64_t{8} << 20);
+    ASSERT_TRUE(region.has_value());
+    const auto blocks = [&] {
+      struct stat file {};
+      EXPECT_EQ(::fstat(region->fd(), &file), 0);
+      return file.st_blocks;
+    };
+    if (output_alone) {
+      ASSERT_TRUE(shm::populate(region->arena().first(std::size_t{4} << 20)));
+    }
+    const auto at_first = blocks();
+    auto entry = HostileClient::good_entry(group, 0);
+    entry.input_region = entry.output_region = 1;
+    entry.count = 1 << 20;
+    entry.output_offset = std::uint64_t{4} << 20;
+    ASSERT_TRUE(client.submit(entry));
+    EXPECT_TRUE(client.is_thrown_out());
+    EXPECT_EQ(blocks(), at_first);
+  }
+}
+
 TEST_F(BadClient, ScribblesOverItsRings) {
   work_meanwhile();
   std::mt19937_64 random(11);

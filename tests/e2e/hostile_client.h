@@ -111,6 +111,25 @@ class HostileClient {
     return joined ? joined->group : 0;
   }
 
+  // A region that is mapped and open, none of whose pages are there; its number is 1. Nothing: the
+  // daemon makes none.
+  std::optional<shm::Segment> open_region(std::uint64_t bytes) {
+    auto create = shm::make_packet<shm::RegionCreatePacket>(shm::PacketKind::region_create, 5);
+    create.bytes = bytes;
+    if (!socket_.send(shm::packet_bytes(create))) return std::nullopt;
+    auto packet = receive();
+    shm::RegionCreatedPacket created;
+    if (!packet || !shm::read_packet(packet->bytes, created) || packet->fds.size() != 1) {
+      return std::nullopt;
+    }
+    auto region = shm::Segment::map_region(std::move(packet->fds[0]), created.segment_bytes);
+    if (!region) return std::nullopt;
+    auto open = shm::make_packet<shm::RegionPacket>(shm::PacketKind::region_open, 6);
+    open.region = created.region;
+    if (created.region != 1 || !ask<shm::DonePacket>(open)) return std::nullopt;
+    return std::move(*region);
+  }
+
   // A small tensor of that group; its id.
   std::optional<std::uint64_t> declare(std::uint64_t group, const char* name = "tensor",
                                        bool client_blocks = false) {
