@@ -9,9 +9,11 @@ Arena::Arena(std::uint64_t bytes) : bytes_(bytes) {
 }
 
 std::optional<std::uint64_t> Arena::allocate(std::uint64_t bytes) {
-  if (!fits(bytes)) return std::nullopt;
+  if (bytes > bytes_) return std::nullopt;
   const std::uint64_t taken = rounded(bytes);
-  const auto [hole_bytes, offset] = *holes_by_bytes_.lower_bound({taken, 0});
+  const auto fit = holes_by_bytes_.lower_bound({taken, 0});
+  if (fit == holes_by_bytes_.end()) return std::nullopt;
+  const auto [hole_bytes, offset] = *fit;
   blocks_.emplace(offset, taken);
   remove_hole(holes_.find(offset));
   if (hole_bytes > taken) add_hole(offset + taken, hole_bytes - taken);

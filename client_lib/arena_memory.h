@@ -14,10 +14,9 @@ namespace tern::client_lib {
 
 // The memory that the daemon sees: what the application has allocated there, and copies of what it
 // has elsewhere, for as long as an op needs them. Copies that find no room in the arena lie in
-// regions of their own. Pages behind what is given out are found by this
-// process, so that its control group pays for them, and a machine without memory is an error here
-// and no signal there. Guarded by: the client's mutex, but for at() and
-// offset_of().
+// regions. Pages behind what is given out are found by this process, so that its control group pays
+// for them, and a machine without memory is an error here and no signal there. Guarded by: the
+// client's mutex, but for at() and offset_of().
 class ArenaMemory {
  public:
   explicit ArenaMemory(std::span<std::byte> memory)

@@ -72,8 +72,9 @@ step 'tidy rules' "$python" tools/check_tidy.py
 step 'documents' "$python" tools/check_docs.py
 step 'clang-format' check_format
 if [ "${1:-}" = --no-tidy ]; then
-  :
-elif [ -f "$build/compile_commands.json" ]; then
+  exit $failed
+fi
+if [ -f "$build/compile_commands.json" ]; then
   step 'clang-tidy' check_tidy "${1:-}"
 else
   echo "no $build/compile_commands.json: run cmake --preset tidy first" >&2

@@ -263,6 +263,8 @@ def lint_stage(stage):
         return Outcome(passed=1) if run(["tools/lint.sh"]) else Outcome(failures=["lint"])
     listed = subprocess.run(["tools/lint.sh", "--list"], cwd=ROOT, capture_output=True, text=True,
                             check=True).stdout.split()
+    if not listed:
+        return Outcome(failures=["there is no file for clang-tidy"])
     outcome = each_at_once(stage, listed, tidy)
     if run(["tools/lint.sh", "--no-tidy"]):
         outcome.passed += 1

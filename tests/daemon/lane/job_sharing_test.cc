@@ -252,9 +252,26 @@ TEST_F(SmallPorts, AreNotFilledByJobsTogether) {
 // By its own round trip, whatever that of the others is.
 TEST_F(JobSharingTest, ALinkToAFarNodeHasWhatItsPathHolds) {
   begin_op(add_group(1, 1, 3));
+  add_group(2, 1, 3);  // of a job that rests
   carrier(0).rate.round_trip_ns = 20'000'000;
   carry_all(60e6);
-  EXPECT_NEAR(static_cast<double>(carrier(0).bound.value_or(0)), 60e6 * 0.02, 1e4);
+  const auto links = static_cast<double>(lanes.near.links.all().size());
+  EXPECT_NEAR(static_cast<double>(carrier(0).bound.value_or(0)), 2 * 120e6 * 0.02 / links, 1e4);
+  EXPECT_EQ(carrier(2).bound, FanOut(256 << 10).bound(lanes.near.links.all().size(), 0).bytes)
+      << "the other job's is near";
+}
+
+// Whichever of its counts is larger than that of the one before it.
+TEST_F(JobSharingTest, AConnectionThatIsNewCountsFromZero) {
+  begin_op(add_group(1, 1, 3));
+  carry_all(60e6);
+  ASSERT_EQ(carrier(0).bound, FanOut::kMiddleBound.bytes);
+  carrier(0).rate = {};
+  carry_all(60e6);
+  EXPECT_EQ(carrier(0).bound, FanOut::kMiddleBound.bytes);
+  carrier(0).rate.busy_ns = 0;
+  carry_all(60e6);
+  EXPECT_EQ(carrier(0).bound, FanOut::kMiddleBound.bytes);
 }
 
 TEST_F(JobSharingTest, LinksToOneNodeHaveNoBound) {
