@@ -111,8 +111,8 @@ struct Op {
   // them have not ended. Null: the op has a ticket of its own.
   Op* lead = nullptr;
   std::uint32_t unended = 0;
-  // Copies for memory outside; kNoOffset: none. The first three are offsets in the arena, or in a
-  // region, whose memory `copied` is; the others in the arena.
+  // Copies for memory outside; kNoOffset: none. The first three are offsets in `copied`, the memory
+  // of the arena or of a region; the others are offsets in the arena.
   std::uint64_t input_copy = kNoOffset;
   std::uint64_t output_copy = kNoOffset;
   std::uint64_t copies = kNoOffset;  // the block that holds both of them
