@@ -2,11 +2,13 @@
 
     torchrun --nproc-per-node 2 fsdp.py              # exact
     torchrun --nproc-per-node 2 fsdp.py --compress   # large gradients and weights by recipes
+    torchrun --nproc-per-node 2 fsdp.py --replicas   # sharded inside of nodes, compressed between
 
 README.md beside this file has the lines for two daemons. The text is that of examples/data.
 """
 
 import argparse
+import os
 import pathlib
 
 import torch
@@ -39,7 +41,7 @@ class Transformer(nn.Module):
         return self.head(x)
 
 
-def main(compress: bool, backend: str = "tern") -> None:
+def main(compress: bool, replicate: bool, backend: str = "tern") -> None:
     dist.init_process_group(backend)
     rank, size = dist.get_rank(), dist.get_world_size()
     torch.set_num_threads(1)
@@ -50,10 +52,20 @@ def main(compress: bool, backend: str = "tern") -> None:
 
     model = Transformer(len(characters))
     mesh = init_device_mesh("cpu", (size,))
+    if replicate:
+        # torchrun numbers a node's ranks in a row.
+        each = int(os.environ["LOCAL_WORLD_SIZE"])
+        nodes = init_device_mesh("cpu", (size // each, each),
+                                 mesh_dim_names=("replicas", "shards"))
+        mesh = nodes["shards"]
     for layer in model.layers:
         fully_shard(layer, mesh=mesh)
     fully_shard(model, mesh=mesh)
-    if compress:
+    compression = None
+    if replicate:
+        compression = tern.torch.compress(model, recipe="int:bits=8",
+                                          replicas=nodes["replicas"].get_group())
+    elif compress:
         compression = tern.torch.compress(model, recipe="int:bits=8", gather_recipe="none(bf16)")
     optimizer = torch.optim.AdamW(model.parameters(), lr=2e-3)
 
@@ -69,7 +81,7 @@ def main(compress: bool, backend: str = "tern") -> None:
         dist.all_reduce(mean)
         if rank == 0 and step % 20 == 19:
             print(f"step {step + 1}: loss {mean / size:.3f}", flush=True)
-    if rank == 0 and compress:
+    if rank == 0 and compression is not None:
         # 1 where all ranks are on one node, which nothing leaves.
         print(f"{compression.ratio():.1f} times less than raw", flush=True)
     dist.barrier()
@@ -79,4 +91,6 @@ def main(compress: bool, backend: str = "tern") -> None:
 if __name__ == "__main__":
     parser = argparse.ArgumentParser()
     parser.add_argument("--compress", action="store_true")
-    main(parser.parse_args().compress)
+    parser.add_argument("--replicas", action="store_true")
+    options = parser.parse_args()
+    main(options.compress, options.replicas)

@@ -15,10 +15,12 @@ from .compression import Compression, compress
 from .estimation import Estimate, Row, estimate
 from .process_group import TernProcessGroup
 from .registration import register
+from .replicas import ReplicatedCompression
 from .serving import ParameterServer
 from .sharded import ShardedCompression
 
 register()
 
-__all__ = ["Compression", "Estimate", "ParameterServer", "Row", "ShardedCompression",
-           "TernBackend", "TernProcessGroup", "compress", "estimate", "register"]
+__all__ = ["Compression", "Estimate", "ParameterServer", "ReplicatedCompression", "Row",
+           "ShardedCompression", "TernBackend", "TernProcessGroup", "compress", "estimate",
+           "register"]

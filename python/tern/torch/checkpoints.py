@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Protocol
 
+from ..errors import TernError
+from .failures import as_torch
 from .submissions import Submissions
 
 _log = logging.getLogger("tern")
@@ -45,3 +47,40 @@ def can_go_on(submissions: Submissions, nodes_then: Sequence[int]) -> bool:
 def wait_for_all(submissions: Submissions) -> None:
     """After an import: no operation may begin before all nodes have imported."""
     submissions.start("barrier", [submissions.group.barrier], []).wait()
+
+
+class Imports(Protocol):
+    """A tensor, as far as a state is imported."""
+
+    count: int
+
+    def import_state(self, *parts: bytes) -> None: ...
+
+
+class LateStates:
+    """States of a model whose tensors are declared one by one, until each has its own. Thread: one
+    at a time."""
+
+    def __init__(self, states: Sequence[dict[str, Any]] = ()) -> None:
+        self._states = [{**state, "parts": dict(state["parts"])} for state in states]
+        self._fit: bool | None = None  # on these nodes; None: not looked at yet
+
+    def give(self, submissions: Submissions, key: str, tensor: Imports) -> None:
+        """Imports the state of this tensor, if there is one, and keeps it no longer. Call it on all
+        ranks."""
+        parts = [state["parts"].pop(key) for state in self._states if key in state["parts"]]
+        if not parts:
+            return
+        if self._fit is None:
+            self._fit = can_go_on(submissions, [state["nodes"] for state in self._states])
+        if not self._fit:
+            return
+        if any(state["counts"].get(key) != tensor.count for state in self._states):
+            _log.warning("compress: %s is sharded as the state of the checkpoint is not; it begins "
+                         "with nothing owed", key)
+        else:
+            try:
+                tensor.import_state(*parts)
+            except TernError as error:
+                raise as_torch(error) from None
+            wait_for_all(submissions)

@@ -1,4 +1,4 @@
-"""Compression of a DistributedDataParallel model in one line."""
+"""Compression of a model in one line, and of one of DistributedDataParallel."""
 
 from __future__ import annotations
 
@@ -24,6 +24,7 @@ from .grouping import submissions_of
 from .host_buckets import HostBuckets
 from .loss_scales import LossScales
 from .on_device import device_buckets
+from .replicas import ReplicatedCompression
 from .sharded import ShardedCompression, is_sharded
 
 if TYPE_CHECKING:
@@ -36,19 +37,27 @@ _NAME_BYTES = 127  # of a declaration
 @overload
 def compress(model: DistributedDataParallel, recipe: str = ..., level: str = ...,
              exempt: Rule | Sequence[str] | None = ..., *, scaler: Any = ...,
-             gather_recipe: None = ..., name: str = ...) -> Compression: ...
+             gather_recipe: None = ..., replicas: None = ..., name: str = ...) -> Compression: ...
 
 
 @overload
 def compress(model: FSDPModule, recipe: str = ..., level: str = ...,
              exempt: Rule | Sequence[str] | None = ..., *, scaler: Any = ...,
-             gather_recipe: str | None = ..., name: str = ...) -> ShardedCompression: ...
+             gather_recipe: str | None = ..., replicas: None = ...,
+             name: str = ...) -> ShardedCompression: ...
+
+
+@overload
+def compress(model: FSDPModule, recipe: str = ..., level: str = ...,
+             exempt: Rule | Sequence[str] | None = ..., *, scaler: Any = ...,
+             gather_recipe: None = ..., replicas: dist.ProcessGroup,
+             name: str = ...) -> ReplicatedCompression: ...
 
 
 def compress(model: Any, recipe: str = "auto", level: str = "balanced",
              exempt: Rule | Sequence[str] | None = None, *, scaler: Any = None,
-             gather_recipe: str | None = None,
-             name: str = "ddp") -> Compression | ShardedCompression:
+             gather_recipe: str | None = None, replicas: dist.ProcessGroup | None = None,
+             name: str = "ddp") -> Compression | ShardedCompression | ReplicatedCompression:
     """From now on the gradients of `model` are averaged by Tern, and compressed between nodes.
 
     Call it on all ranks, after DistributedDataParallel() or fully_shard() and before the first
@@ -61,13 +70,22 @@ def compress(model: Any, recipe: str = "auto", level: str = "balanced",
     biases and normalizations; patterns of names are exempt beside these; a rule, called with name
     and parameter, decides alone. `scaler`: the torch.amp.GradScaler, if there is one: what the
     recipe remembers follows its scale. `gather_recipe`: how the weights of a model of fully_shard()
-    travel that are large enough; None: exactly. `name`: of the model among those of the job, the
-    same in every run.
+    travel that are large enough; None: exactly. `replicas`: where each node has all of a model of
+    fully_shard(), the group of the ranks that have this rank's shard on all nodes; Tern averages
+    between them, and FSDP2 gathers and scatters inside of the node as ever. `name`: of the model
+    among those of the job, the same in every run.
 
     Returns what has the state for checkpoints and the figures. Raises BadRecipeError,
     AlreadyExistsError (two models of one name), QuotaExceededError; RuntimeError if the model has
-    another hook.
+    another hook; ValueError on all ranks if `replicas` are none.
     """
+    if is_sharded(model) and replicas is not None:
+        if gather_recipe is not None:
+            raise ValueError("with replicas= weights stay on their nodes: leave out gather_recipe=")
+        replicated = ReplicatedCompression(model, recipe, level, exempt, scaler=scaler,
+                                           replicas=replicas, name=name)
+        _log.info("%s", replicated.describe())
+        return replicated
     if is_sharded(model):
         sharded = ShardedCompression(model, recipe, level, exempt, scaler=scaler,
                                      gather_recipe=gather_recipe, name=name)
@@ -78,6 +96,8 @@ def compress(model: Any, recipe: str = "auto", level: str = "balanced",
                         f"not a {type(model).__name__}: wrap the model first")
     if gather_recipe is not None:
         raise ValueError("DistributedDataParallel gathers no weights: leave out gather_recipe=")
+    if replicas is not None:
+        raise ValueError("the ranks of DistributedDataParallel are replicas: leave out replicas=")
     compression = Compression(model, recipe, level, exempt, scaler=scaler, name=name)
     model.register_comm_hook(compression, _hook)
     # What is copied from a GPU is likely not what was wanted.

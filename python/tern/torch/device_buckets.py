@@ -2,51 +2,20 @@
 
 from __future__ import annotations
 
-import collections
-import contextlib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from typing import NamedTuple
 
 import torch
 import torch.distributed as dist
 from torch.futures import Future
 
 from ..cuda import BoundTensor, Device, DeviceTicket
-from ..errors import TernError, WouldBlockError
+from ..errors import TernError
 from ..tensor import Tensor
+from .device_starts import AlignedParts, Copied, Starts, Streams
 from .failures import as_torch
 from .host_buckets import split
 from .submissions import scatter_out
-
-_ALIGNMENT = 16  # bytes, of what kernels read
-
-
-class Streams:
-    """PyTorch's streams of one GPU, as buckets use them."""
-
-    def __init__(self, device: torch.device) -> None:
-        self._device = device
-        self._own = torch.cuda.Stream(device)
-
-    def current(self) -> int:
-        """The handle of the one on which gradients are computed."""
-        handle: int = torch.cuda.current_stream(self._device).cuda_stream
-        return handle
-
-    @contextlib.contextmanager
-    def own(self) -> Iterator[None]:
-        """One of the buckets' own is current meanwhile, and at the end all on it is done."""
-        with torch.cuda.stream(self._own):
-            yield
-        self._own.synchronize()
-
-
-class Copied(NamedTuple):
-    """A part of a bucket that does not begin where kernels can, and its aligned copy."""
-
-    part: torch.Tensor
-    copy: torch.Tensor
 
 
 class Step:
@@ -78,9 +47,9 @@ class DeviceBuckets:
         self._names, self._bound, self._streams = names, bound, streams
         self._exact = exact
         self._exact_values = torch.empty(exact.count if exact else 0, device=place)
-        self._aligned: dict[str, torch.Tensor] = {}
+        self._aligned = AlignedParts()
+        self._starts = Starts()
         self._step = Step()
-        self._unreported: collections.deque[DeviceTicket] = collections.deque()
         self._completing = ThreadPoolExecutor(max_workers=1, thread_name_prefix="tern-cuda")
 
     def average(self, bucket: dist.GradBucket,
@@ -120,46 +89,23 @@ class DeviceBuckets:
         for parameter, part in zip(parameters, split(bucket.buffer(), parameters)):
             own = self._names[id(parameter)]
             if own in self._bound:
-                self._start(self._bound[own], self._aligned_part(own, part), state_scale(own))
+                self._start(self._bound[own], self._aligned.of(own, part, self._step.copied),
+                            state_scale(own))
             else:
                 self._step.exact.append(part)
         if bucket.is_last() and self._exact is not None:
             scatter_out(self._exact_values, self._step.exact, into_buffer=True)
             self._start(self._exact, self._exact_values, 1.0)
 
-    def _aligned_part(self, own: str, part: torch.Tensor) -> torch.Tensor:
-        """The part, or a copy: DDP puts gradients one after the other, and kernels read 16 bytes at
-        a time."""
-        if part.data_ptr() % _ALIGNMENT == 0:
-            return part
-        copy = self._aligned.get(own)
-        if copy is None:
-            copy = self._aligned[own] = torch.empty_like(part)
-        copy.copy_(part)
-        self._step.copied.append(Copied(part, copy))
-        return copy
-
     def _start(self, bound: BoundTensor, values: torch.Tensor, scale: float) -> None:
-        stream = self._streams.current()
-        while True:
-            try:
-                ticket = bound.all_reduce(values.data_ptr(), stream=stream, reduction="average",
-                                          state_scale=scale, stream_waits=False)
-                break
-            except WouldBlockError:
-                if not self._unreported:
-                    raise
-                with contextlib.suppress(TernError):  # told by its future
-                    self._unreported.popleft().wait()
-        self._step.tickets.append(ticket)
-        self._unreported.append(ticket)
+        self._step.tickets.append(self._starts.start(
+            bound, values, stream=self._streams.current(), state_scale=scale, stream_waits=False))
 
     def _hand_over(self, failure: BaseException | None = None) -> None:
         """To the thread that completes futures: all that has been started since the last time.
         `failure`: of the futures, whatever becomes of the operations."""
         step, self._step = self._step, Step()
-        self._unreported = collections.deque(
-            ticket for ticket in self._unreported if not ticket.ended)
+        self._starts.forget_ended()
         try:
             self._completing.submit(self._complete, step, failure)
         except RuntimeError:  # the interpreter ends, and takes no more work

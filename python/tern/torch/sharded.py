@@ -43,6 +43,12 @@ def is_sharded(model: Any) -> bool:
     return isinstance(model, getattr(fsdp, "FSDPModule", ()))
 
 
+def is_replicated(parameter: Any) -> bool:
+    """Whether fully_shard() itself averages its gradients between replicas, by its mesh."""
+    return any(placement.is_replicate() and parameter.device_mesh.size(dimension) > 1
+               for dimension, placement in enumerate(getattr(parameter, "placements", ())))
+
+
 class ShardedCompression:
     """The gathers and scatters of all modules of one model. Thread: that of the training."""
 
@@ -56,9 +62,13 @@ class ShardedCompression:
         self._groups: dict[int, tuple[Any, Submissions]] = {}
         self._tensors: dict[str, Tensor] = {}
         self._scales = LossScales(scaler)
-        self._loaded = _Loaded()
+        self._loaded = checkpoints.LateStates()
         self._gains = Gains(self._traffic) if recipe == "auto" else None
         self._first_scattered: ColumnsOf | None = None
+        if any(map(is_replicated, model.parameters())):
+            _log.warning("compress: between replicas fully_shard() averages by its own mesh, "
+                         "exactly. To compress there, shard the model over the mesh of a node, and "
+                         "give compress() the others' as replicas=")
         for own, module in model.named_modules():
             if is_sharded(module):
                 order = ColumnsOf(module, own, self._names)
@@ -132,7 +142,7 @@ class ShardedCompression:
                 raise ValueError("the state is of other parameters than are compressed here: "
                                  f"{', '.join(odd[:5])}. Compress with the same exempt= and "
                                  "gather_recipe=")
-        self._loaded = _Loaded(states)
+        self._loaded = checkpoints.LateStates(states)
         self._scales.restore(states[0]["scales"] if states else {})
 
     def submissions_of(self, group: Any) -> Submissions:
@@ -194,34 +204,6 @@ class ShardedCompression:
             self._tensors[key] = tensor
             self._loaded.give(submissions, key, tensor)
         return self._tensors[key]
-
-
-class _Loaded:
-    """States of a checkpoint, until the tensors are declared that they are of."""
-
-    def __init__(self, states: Sequence[dict[str, Any]] = ()) -> None:
-        self._states = [{**state, "parts": dict(state["parts"])} for state in states]
-        self._fit: bool | None = None  # on these nodes; None: not looked at yet
-
-    def give(self, submissions: Submissions, key: str, tensor: Tensor) -> None:
-        """Imports the state of this tensor, if there is one, and keeps it no longer."""
-        parts = [state["parts"].pop(key) for state in self._states if key in state["parts"]]
-        if not parts:
-            return
-        if self._fit is None:
-            self._fit = checkpoints.can_go_on(submissions,
-                                              [state["nodes"] for state in self._states])
-        if not self._fit:
-            return
-        if any(state["counts"].get(key) != tensor.count for state in self._states):
-            _log.warning("compress: %s is sharded as the state of the checkpoint is not; it begins "
-                         "with nothing owed", key)
-        else:
-            try:
-                tensor.import_state(*parts)
-            except TernError as error:
-                raise as_torch(error) from None
-            checkpoints.wait_for_all(submissions)
 
 
 class _Comm:

@@ -80,6 +80,12 @@ def test_fsdp_with_compression(two_nodes):
     assert float(re.search(r"([\d.]+) times less than raw", output).group(1)) > 1.8
 
 
+def test_fsdp_inside_of_nodes_with_compression_between_them(two_nodes):
+    output = run(two_nodes, EXAMPLES / "fsdp.py", "--replicas", ranks=2)[0]
+    assert float(re.search(r"step 60: loss ([\d.]+)", output).group(1)) < 2.7
+    assert float(re.search(r"([\d.]+) times less than raw", output).group(1)) > 3
+
+
 @pytest.mark.skipif(not has_python_backends(), reason="the entry point came with PyTorch 2.14")
 def test_no_import_is_needed_where_tern_is_installed(two_nodes, tmp_path):
     """As pip would leave it: a folder that says which backend the package has."""

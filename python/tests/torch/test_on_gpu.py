@@ -7,6 +7,7 @@ import pytest
 import torch
 import torch.distributed as dist
 from torch import nn
+from torch.distributed.device_mesh import DeviceMesh
 from torch.distributed.fsdp import fully_shard
 from torch.nn.parallel import DistributedDataParallel
 
@@ -158,6 +159,38 @@ def test_fsdp2(two_nodes):
         assert losses[-1] < losses[0]
 
     run_ranks(two_nodes, 2, work)
+
+
+@pytest.mark.parametrize("recipe", ["int:bits=8", "3lc:s=1"])
+def test_replicas_of_fsdp2_have_the_bits_of_copies(two_nodes, recipe):
+    """Each node has one rank, and all of the model."""
+    def by(on_gpu):
+        def work(rank):
+            torch.use_deterministic_algorithms(True)
+            mesh = DeviceMesh("cuda", [[0], [1]], mesh_dim_names=("replicas", "shards"))
+            model = model_of()
+            for layer in model:
+                if isinstance(layer, nn.Linear):
+                    fully_shard(layer, mesh=mesh["shards"])
+            fully_shard(model, mesh=mesh["shards"])
+            on_device.is_gpu = lambda place: on_gpu
+            compressed = tern.torch.compress(model, recipe=recipe,
+                                             replicas=mesh["replicas"].get_group())
+            found = []
+            for step in range(4):
+                model.zero_grad()
+                x = values(rank, step, 32 * 256).view(32, 256).to(DEVICE)
+                model(x).square().mean().backward()
+                found += [parameter.grad.full_tensor().cpu() for parameter in model.parameters()]
+            assert (compressed.device_stats() is not None) == on_gpu
+            assert all(stats.ops == 4 for stats in compressed.stats().values())
+            return found
+
+        return run_ranks(two_nodes, 2, work)
+
+    for encoded, copied in zip(by(True), by(False)):
+        for one, other in zip(encoded, copied, strict=True):
+            assert torch.equal(one, other)
 
 
 def test_a_rank_that_dies_ends_backward(two_nodes):

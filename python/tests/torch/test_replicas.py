@@ -1,0 +1,283 @@
+"""tern.torch.compress() between the replicas of a model that fully_shard() shards inside of a node.
+
+Of four ranks, 0 and 2 are on one node and 1 and 3 on the other: each pair shares the model.
+"""
+
+import copy
+import os
+import signal
+
+import pytest
+import torch
+import torch.distributed as dist
+from test_sharded import (
+    LOSSY,
+    RAISED,
+    WIDTH,
+    Block,
+    averaged,
+    backward,
+    batch,
+    gradients,
+    lines_of_the_log,
+    same,
+    train,
+)
+from torch import nn
+from torch.distributed.device_mesh import DeviceMesh
+from torch.distributed.fsdp import FSDPModule, MixedPrecisionPolicy, fully_shard
+
+import tern
+import tern.torch
+from ranks import run_ranks, start_ranks
+
+NODES = [[0, 2], [1, 3]]
+
+
+def meshes(nodes=NODES):
+    """Of this rank: that of its node, and the group of its replicas."""
+    mesh = DeviceMesh("cpu", nodes, mesh_dim_names=("replicas", "shards"))
+    return mesh["shards"], mesh["replicas"].get_group()
+
+
+def models(mesh, **more):
+    """A sharded model, and the same in one piece."""
+    torch.manual_seed(0)
+    whole = nn.Sequential(Block(), Block(), nn.Linear(WIDTH, 9))
+    model = copy.deepcopy(whole)
+    for block in model[:2]:
+        fully_shard(block, mesh=mesh, **more)
+    fully_shard(model, mesh=mesh, **more)
+    return model, whole
+
+
+def close(found, wanted, parts=1e5):
+    """To a part of the largest."""
+    largest = wanted.abs().max().item()
+    torch.testing.assert_close(found, wanted, rtol=1e-5, atol=largest / parts)
+
+
+@pytest.mark.parametrize("backend", ["tern", "gloo"])
+def test_gradients_are_those_of_all_ranks(two_nodes, backend):
+    def work(rank):
+        mesh, replicas = meshes()
+        model, whole = models(mesh)
+        compressed = tern.torch.compress(model, recipe="int:bits=8", replicas=replicas)
+        found, wanted = backward(model, rank), averaged(whole, 4)
+        for name in wanted:
+            close(found[name], wanted[name], 50 if name in LOSSY else 1e5)
+        assert {name for name in wanted if not torch.allclose(
+            found[name], wanted[name], rtol=1e-5, atol=wanted[name].abs().max() / 1e4)} == LOSSY
+        assert set(compressed.stats()) == LOSSY
+        assert all(stats.ops == 1 for stats in compressed.stats().values())
+        assert compressed.ratio() > 3
+        assert compressed.device_stats() is None
+        return found
+
+    first, *others = run_ranks(two_nodes, 4, work, backend=backend)
+    for other in others:
+        assert same(first, other)
+
+
+def test_auto_loses_nothing_at_a_level_without_loss(two_nodes):
+    def work(rank):
+        mesh, replicas = meshes()
+        model, whole = models(mesh)
+        compressed = tern.torch.compress(model, level="lossless", replicas=replicas)
+        for step in range(3):
+            found, wanted = backward(model, rank, step), averaged(whole, 4, step)
+            for name in wanted:
+                close(found[name], wanted[name])
+        assert compressed._gains._steps == 3
+
+    run_ranks(two_nodes, 4, work)
+
+
+def test_a_model_may_be_whole_on_each_node(two_nodes):
+    """One rank on each node, and what is owed arrives later."""
+    def work(rank):
+        mesh, replicas = meshes([[0], [1]])
+        model, whole = models(mesh)
+        tern.torch.compress(model, recipe="3lc:s=1", replicas=replicas)
+        wanted = averaged(whole, 2)["0.up.weight"]
+        total, worst = torch.zeros_like(wanted), []
+        for step in range(1, 9):
+            total += backward(model, rank)["0.up.weight"]
+            worst.append(((total / step - wanted).norm() / wanted.norm()).item())
+        assert worst[-1] < worst[0] / 2, worst
+
+    run_ranks(two_nodes, 2, work)
+
+
+def test_rows_of_other_types_and_without_all_gradients(two_nodes):
+    def work(rank):
+        mesh, replicas = meshes()
+        model, _ = models(mesh, mp_policy=MixedPrecisionPolicy(param_dtype=torch.bfloat16))
+        compressed = tern.torch.compress(model, recipe="int:bits=8", name="mixed",
+                                         replicas=replicas)
+        backward(model, rank)
+        assert set(compressed.stats()) == LOSSY
+        model, whole = models(mesh)
+        compressed = tern.torch.compress(model, recipe="int:bits=8", name="unused",
+                                         replicas=replicas)
+        for each in (model, whole):
+            each[0].down.weight.requires_grad_(False)
+        model(batch(rank)).square().sum().backward()
+        for other in range(4):
+            (whole(batch(other)).square().sum() / 4).backward()
+        # A row without one parameter is not cut: all of the block travels exactly.
+        for name in ("0.up.weight", "0.norm.weight"):
+            close(dict(model.named_parameters())[name].grad.full_tensor(),
+                  dict(whole.named_parameters())[name].grad)
+        assert set(compressed.stats()) == {name for name in LOSSY if name.startswith("1.")}
+
+    run_ranks(two_nodes, 4, work)
+
+
+def test_accumulated_gradients_are_averaged_once(two_nodes):
+    def work(rank):
+        mesh, replicas = meshes()
+        model, whole = models(mesh)
+        compressed = tern.torch.compress(model, recipe="int:bits=8", replicas=replicas)
+        model.set_requires_gradient_sync(False)
+        for step in (0, 1):
+            model(batch(rank, step)).square().sum().backward()
+        assert compressed.stats() == {}
+        model.set_requires_gradient_sync(True)
+        model(batch(rank, 2)).square().sum().backward()
+        assert all(stats.ops == 1 for stats in compressed.stats().values())
+        found = gradients(model)
+        for step in range(3):
+            for other in range(4):
+                (whole(batch(other, step)).square().sum() / 4).backward()
+        for name, parameter in whole.named_parameters():
+            close(found[name], parameter.grad, 50 if name in LOSSY else 1e5)
+
+    run_ranks(two_nodes, 4, work)
+
+
+def test_a_training_goes_on_from_a_checkpoint_bit_for_bit(two_nodes):
+    def work(rank):
+        mesh, replicas = meshes()
+        options = {"recipe": "3lc:s=1", "replicas": replicas}
+        model, _ = models(mesh)
+        tern.torch.compress(model, name="uninterrupted", **options)
+        wanted = train(model, rank, 6)
+        model, _ = models(mesh)
+        compressed = tern.torch.compress(model, name="first", **options)
+        with pytest.raises(RuntimeError, match="before the first step"):
+            compressed.state_dict()
+        train(model, rank, 3)
+        shards, owed = copy.deepcopy(model.state_dict()), compressed.state_dict()
+        assert owed["parts"].keys() == LOSSY
+        with pytest.raises(RuntimeError, match="before the first step"):
+            compressed.load_state_dict(owed)
+        for name in ("second", "forgetful"):
+            model, _ = models(mesh)
+            model.load_state_dict(shards)
+            compressed = tern.torch.compress(model, name=name, **options)
+            with pytest.raises(ValueError, match="other parameters.*0.norm.weight"):
+                compressed.load_state_dict(owed | {"parts": {"0.norm.weight": b""}})
+            if name == "second":
+                compressed.load_state_dict(owed)
+            assert same(train(model, rank, 3, begin=3), wanted) == (name == "second"), name
+
+    run_ranks(two_nodes, 4, work)
+
+
+def test_what_is_owed_follows_the_loss_scale(two_nodes):
+    """Scales are powers of two, so that the weights have the same bits as without a scale."""
+    def work(rank):
+        mesh, replicas = meshes()
+        model, _ = models(mesh)
+        tern.torch.compress(model, "3lc:s=1", name="unscaled", replicas=replicas)
+        wanted = train(model, rank, 6)
+        for name in ("followed", "forgotten"):
+            scaler = torch.amp.GradScaler("cpu", init_scale=16.0, growth_interval=2)
+            model, _ = models(mesh)
+            tern.torch.compress(model, "3lc:s=1", name=name, replicas=replicas,
+                                scaler=scaler if name == "followed" else None)
+            assert same(train(model, rank, 6, scaler), wanted) == (name == "followed"), name
+
+    run_ranks(two_nodes, 4, work)
+
+
+def test_a_line_of_the_log_says_what_is_done(two_nodes):
+    def work(rank):
+        lines = lines_of_the_log()
+        mesh, replicas = meshes()
+        model, _ = models(mesh)
+        tern.torch.compress(model, recipe="int:bits=8", replicas=replicas)
+        (level, line), = lines
+        assert level == "INFO"
+        assert "of 4 of 14 sharded parameters travel by int:bits=8 between 2 replicas on 2 nodes" \
+            in line
+
+    run_ranks(two_nodes, 4, work)
+
+
+def test_a_model_that_replicates_itself_is_warned_of(two_nodes):
+    def work(rank):
+        lines = lines_of_the_log()
+        mesh = DeviceMesh("cpu", NODES, mesh_dim_names=("replicas", "shards"))
+        model, whole = models(mesh)
+        tern.torch.compress(model, recipe="int:bits=8")
+        (level, line), _ = lines
+        assert level == "WARNING" and "give compress() the others' as replicas=" in line
+        found, wanted = backward(model, rank), averaged(whole, 4)
+        for name in wanted:
+            close(found[name], wanted[name], 50 if name in LOSSY else 1e5)
+
+    run_ranks(two_nodes, 4, work)
+
+
+def test_groups_that_are_no_replicas_are_refused_on_all_ranks(two_nodes):
+    def work(rank):
+        mesh, replicas = meshes()
+        model, _ = models(mesh)
+        with pytest.raises(ValueError, match="ranks that share the model with each other"):
+            tern.torch.compress(model, replicas=dist.group.WORLD)
+        crossed, _ = dist.new_subgroups_by_enumeration([[0, 3], [2, 1]])
+        with pytest.raises(ValueError, match=r"different shards.*\[0\] of \[2\], \[1\] of \[2\]"):
+            tern.torch.compress(model, replicas=crossed)
+        with pytest.raises(ValueError, match="leave out gather_recipe="):
+            tern.torch.compress(model, replicas=replicas, gather_recipe="none(bf16)")
+        model = nn.Linear(WIDTH, WIDTH)
+        fully_shard(model, mesh=DeviceMesh("cpu", NODES, mesh_dim_names=("between", "inside")))
+        with pytest.raises(ValueError, match="itself averages between replicas"):
+            tern.torch.compress(model, replicas=replicas)
+        model = nn.parallel.DistributedDataParallel(nn.Linear(WIDTH, WIDTH))
+        with pytest.raises(ValueError, match="leave out replicas="):
+            tern.torch.compress(model, replicas=replicas)
+
+    run_ranks(two_nodes, 4, work)
+
+
+def test_a_pytorch_that_takes_no_other_averages(two_nodes, monkeypatch):
+    def work(rank):
+        mesh, replicas = meshes()
+        model, _ = models(mesh)
+        monkeypatch.delattr(FSDPModule, "set_all_reduce_hook")
+        with pytest.raises(tern.UnsupportedError, match="set_all_reduce_hook.*use 2.9 or"):
+            tern.torch.compress(model, replicas=replicas)
+
+    run_ranks(two_nodes, 4, work)
+
+
+def test_all_replicas_hear_that_one_has_died(two_nodes):
+    def work(rank):
+        mesh, replicas = meshes([[0], [1]])
+        model, _ = models(mesh)
+        tern.torch.compress(model, recipe="int:bits=8", replicas=replicas)
+        backward(model, rank)
+        loss = model(batch(rank)).square().sum()
+        if rank == 1:
+            os.kill(os.getpid(), signal.SIGKILL)
+        with pytest.raises(tern.RankLostError, match="rank 1"):
+            loss.backward()
+        os._exit(RAISED)
+
+    started = start_ranks(two_nodes, 2, work)
+    for process, _ in started:
+        process.join()
+    assert [process.exitcode for process, _ in started] == [RAISED, -signal.SIGKILL]
