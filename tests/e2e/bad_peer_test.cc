@@ -401,7 +401,7 @@ TEST_F(BadPeer, OpensManyLinksOfNoGroup) {
 // So patient that what a peer does too much of is met first, and not that it is slow.
 class BadPeersOfAPatientDaemon : public BadPeer {
  protected:
-  BadPeersOfAPatientDaemon() : BadPeer("20s", "60s") {}
+  BadPeersOfAPatientDaemon() : BadPeer("300s", "300s") {}
 };
 
 // Every join is answered, and the peer acknowledges no answer.
