@@ -66,15 +66,16 @@ OpParts parts_of(const OpShape& shape, const PairCost& codecs, const LaneCost& l
   } else {
     parts.work_ns = work_of(legs, {share * others, share * others, share, chunk}, codecs, lane);
   }
-  // Each lane announces the op to each peer.
-  parts.work_ns = parts.work_ns / shape.lanes + 2.0 * others * lane.chunk_ns;
+  const bool at_once = shape.is_contributed_at_once();
+  // Each lane announces the op to each peer: frames beside those of its blocks, or the same.
+  parts.work_ns = parts.work_ns / shape.lanes + (at_once ? 0.0 : 2.0 * others * lane.chunk_ns);
   // An announcement and, before contributions, a grant; then a hop for each leg.
   double hops = 1.0;
   if (legs.reduce) {
     parts.peer_bytes += share * codecs.reduce.wire;
     parts.chunk_ns += chunk * (codecs.reduce.encode_ns + codecs.reduce.decode_ns);
     parts.chunk_bytes += chunk * codecs.reduce.wire;
-    hops += 2.0;
+    if (!at_once) hops += 2.0;
   }
   if (legs.broadcast) {
     // To each peer goes the same; all links are filled at once.

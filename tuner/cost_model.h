@@ -27,6 +27,8 @@ struct OpShape {
   std::uint64_t chunk_bytes = 256 << 10;
   std::uint64_t eager_bytes = 0;  // raw ops up to this travel in one hop
   bool eager_blocks = false;      // and what is added at all nodes, however it is sent
+  // Of what is added and sent back, owners hear their chunks with the announcements.
+  bool announces_chunks = false;
   std::uint32_t nodes = 2;
   std::uint32_t lanes = 1;
 
@@ -34,6 +36,8 @@ struct OpShape {
     const bool all_add = legs.reduce && legs.broadcast && !legs.one_owner;
     return bytes <= eager_bytes && (raw || (eager_blocks && all_add));
   }
+  // Then nobody grants or contributes.
+  bool is_contributed_at_once() const noexcept { return announces_chunks && legs == OpLegs{}; }
   // As an all_reduce does that does not take one hop whatever its recipe.
   bool goes_to_owners_and_back() const noexcept {
     return legs == OpLegs{} && !takes_one_hop(false);

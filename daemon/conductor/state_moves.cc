@@ -4,7 +4,7 @@
 #include <cstring>
 #include <utility>
 
-#include "daemon/conductor/tensor_travel.h"
+#include "daemon/membership/tensor_travel.h"
 #include "plan/plans.h"
 #include "wire/crc32c.h"
 

@@ -7,7 +7,7 @@
 #include <cstring>
 #include <utility>
 
-#include "daemon/conductor/tensor_travel.h"
+#include "daemon/membership/tensor_travel.h"
 #include "daemon/service/log.h"
 
 namespace tern::daemon {

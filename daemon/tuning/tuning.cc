@@ -12,6 +12,7 @@
 #include "daemon/control/foreign_json.h"
 #include "daemon/lane/lane.h"
 #include "daemon/lane/op_tuning.h"
+#include "daemon/membership/tensor_travel.h"
 #include "daemon/service/log.h"
 #include "plan/plans.h"
 #include "wire/crc32c.h"
@@ -149,6 +150,7 @@ tuner::TensorInfo Tuning::info_of(const MemberGroup& group, const TensorState& s
   const collective::GroupShape& shape = group.lanes.front()->setup().shape;
   info.shape.eager_bytes = shape.eager_bytes;
   info.shape.eager_blocks = shape.eager_form >= collective::EagerForm::blocks;
+  info.shape.announces_chunks = announces_chunks(group, state);
   info.shape.nodes = static_cast<std::uint32_t>(group.addresses.size());
   info.shape.lanes = group.lane_count;
   info.peers = tuned.peers;

@@ -62,6 +62,24 @@ TEST(CostModel, AnEagerOpTakesOneHop) {
 }
 
 // One hop with the bytes of the block, for which each value is encoded once.
+TEST(CostModel, WhatOwnersHearWithTheAnnouncementTakesTwoHops) {
+  constexpr double kRoundTripNs = 100e3;
+  OpShape shape = shape_of(64 << 10, 4);
+  const PairCost codecs{kPlain, kPlain};
+  const OpParts granted = parts_of(shape, codecs, {}, kRoundTripNs);
+  shape.announces_chunks = true;
+  const OpParts at_once = parts_of(shape, codecs, {}, kRoundTripNs);
+  EXPECT_NEAR(granted.fixed_ns, 2.0 * kRoundTripNs, 1.0);
+  EXPECT_NEAR(at_once.fixed_ns, kRoundTripNs, 1.0);
+  // Three frames to others and three from them are not there.
+  EXPECT_NEAR(granted.work_ns - at_once.work_ns, 6.0 * LaneCost{}.chunk_ns, 1.0);
+  EXPECT_EQ(granted.peer_bytes, at_once.peer_bytes);
+  // Sums that stay with their owners are granted.
+  shape.legs = {.reduce = true, .broadcast = false};
+  const OpParts sums = parts_of(shape, codecs, {}, kRoundTripNs);
+  EXPECT_NEAR(sums.fixed_ns, 1.5 * kRoundTripNs, 1.0);
+}
+
 TEST(CostModel, AnEagerOpMayBeOfBlocks) {
   const CodecCost codec{2.0, 1.0, 0.1};
   const LaneCost lane{0.5, 0.0};

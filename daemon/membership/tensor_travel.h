@@ -13,6 +13,10 @@ namespace tern::daemon {
 // Whether an all_reduce of the tensor brings all contributions with its announcements, as blocks.
 bool travels_whole(const MemberGroup& group, const TensorState& state) noexcept;
 
+// Whether each owner hears its chunk's contributions with the announcements of an all_reduce that
+// does not travel whole. For tensors whose memory is the sender's alone.
+bool announces_chunks(const MemberGroup& group, const TensorState& state) noexcept;
+
 // The shape of its codec state on this node.
 CodecState::Shape codec_shape(const MemberGroup& group, const TensorState& state);
 

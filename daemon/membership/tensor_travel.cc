@@ -1,25 +1,23 @@
-#include "daemon/conductor/tensor_travel.h"
+#include "daemon/membership/tensor_travel.h"
 
 #include <algorithm>
 
 #include "daemon/lane/eager_inputs.h"
 
 namespace tern::daemon {
-namespace {
-
-bool announces_chunks(const MemberGroup& group, const TensorState& state) noexcept {
-  return group.eager_form >= collective::EagerForm::chunks && !state.declared.one_lane &&
-         collective::chunks_fit({state.count, group.chunk_elements(state.count, state.dtype),
-                                 dtype_bytes(state.dtype)},
-                                group.eager_bytes,
-                                static_cast<std::uint32_t>(group.addresses.size()));
-}
-
-}  // namespace
 
 bool travels_whole(const MemberGroup& group, const TensorState& state) noexcept {
   return group.eager_form >= collective::EagerForm::blocks &&
          state.count * dtype_bytes(state.dtype) <= group.eager_bytes;
+}
+
+bool announces_chunks(const MemberGroup& group, const TensorState& state) noexcept {
+  return group.eager_form >= collective::EagerForm::chunks && !state.declared.one_lane &&
+         !travels_whole(group, state) &&
+         collective::chunks_fit({state.count, group.chunk_elements(state.count, state.dtype),
+                                 dtype_bytes(state.dtype)},
+                                group.eager_bytes,
+                                static_cast<std::uint32_t>(group.addresses.size()));
 }
 
 CodecState::Shape codec_shape(const MemberGroup& group, const TensorState& state) {
