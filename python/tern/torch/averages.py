@@ -27,19 +27,21 @@ class Lossy(NamedTuple):
 class Averages:
     """Averages in place, again and again in the same memory. Thread: one at a time."""
 
-    def __init__(self, submissions: Submissions, lossy: list[Lossy],
-                 exact: list[torch.Tensor]) -> None:
+    def __init__(self, submissions: Submissions, lossy: list[Lossy], exact: list[torch.Tensor],
+                 reduction: str = "average") -> None:
+        """`reduction`: or "sum", where the program divides itself."""
         self._exact = exact
-        self._joined = submissions.joined(exact) if exact else None
+        self._joined = None if not exact else submissions.buffer(
+            sum(map(torch.numel, exact)), exact[0].dtype)
         self._batches = Batches(submissions.group)
         for gradient, tensor, state_scale in lossy:
             seen = view(gradient, tensor.name)
             self._batches.add(
-                "all_reduce", seen.array, reduction="average", dtype=seen.dtype, tensor=tensor,
+                "all_reduce", seen.array, reduction=reduction, dtype=seen.dtype, tensor=tensor,
                 state_scale=state_scale)
         if self._joined is not None:
             seen = view(self._joined, "the exact gradients")
-            self._batches.add("all_reduce", seen.array, reduction="average", dtype=seen.dtype)
+            self._batches.add("all_reduce", seen.array, reduction=reduction, dtype=seen.dtype)
 
     def calls(self) -> list[Callable[[], Ticket]]:
         """What submits them, for Submissions.start(). The exact gradients are read now."""

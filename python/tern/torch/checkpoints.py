@@ -65,6 +65,19 @@ class LateStates:
         self._states = [{**state, "parts": dict(state["parts"])} for state in states]
         self._fit: bool | None = None  # on these nodes; None: not looked at yet
 
+    def waiting(self) -> tuple[dict[str, bytes], dict[str, int]]:
+        """Parts of this node that no tensor has asked for, and their tensors' counts. Raises
+        RuntimeError where they are of several nodes: they cannot be saved as one node's."""
+        left = sorted({key for state in self._states for key in state["parts"]})
+        if not left or self._fit is False:
+            return {}, {}
+        if len(self._states) > 1:
+            raise RuntimeError("the loaded states of several nodes are not imported yet for "
+                               f"{', '.join(left[:5])}, which have not been used: save after a "
+                               "step that uses all modules")
+        state, = self._states
+        return dict(state["parts"]), {key: state["counts"][key] for key in left}
+
     def give(self, submissions: Submissions, key: str, tensor: Imports) -> None:
         """Imports the state of this tensor, if there is one, and keeps it no longer. Call it on all
         ranks."""

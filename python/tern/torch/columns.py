@@ -26,16 +26,13 @@ class ColumnsOf:
     def __init__(self, module: Any, own: str, names: dict[int, str]) -> None:
         """`own`: the module's name in the model. `names`: of parameters, by their id()."""
         self._group: Any = None
-        self._parameters: list[tuple[str, int]] = []
+        self._parameters: list[_Placed] = []
         try:
-            state = module._get_fsdp_state()
-            # Of several groups, one for each mesh, PyTorch refuses to be told how they travel.
-            self._group, = getattr(state, "_fsdp_param_groups", None) or [state._fsdp_param_group]
-            # None where all parameters are of modules within, which have been sharded before.
+            self._group = parameters_of(module)
             if self._group is not None:
                 self._parameters = [
-                    (names[id(each.sharded_param)], each.padded_sharded_param_size.numel())
-                    for each in self._group.fsdp_params]
+                    _Placed(names[id(each.sharded_param)], each.padded_sharded_param_size.numel(),
+                            each.sharded_param) for each in self._group.fsdp_params]
         except (AttributeError, KeyError, TypeError, ValueError) as error:
             self._group = None
             _log.warning("compress: this PyTorch (%s) keeps parameters in another way (%r); the "
@@ -45,24 +42,44 @@ class ColumnsOf:
     @property
     def names(self) -> list[str]:
         """Of the parameters whose place is known."""
-        return [name for name, _ in self._parameters]
+        return [each.name for each in self._parameters]
 
     def gathered(self, row: int) -> list[Column]:
-        return self._columns(range(len(self._parameters)), row)
+        return _columns(self._parameters, row)
 
     def scattered(self, row: int) -> list[Column]:
+        """Of the parameters that are trained."""
         order = getattr(self._group, "_reduce_scatter_param_indices", None)
-        return self._columns(order or range(len(self._parameters)), row)
+        placed = [self._parameters[index] for index in order] if order else self._parameters
+        return _columns([each for each in placed if each.parameter.requires_grad], row)
 
-    def _columns(self, order: Sequence[int], row: int) -> list[Column]:
-        """Empty where a row has another length than all parameters have together: some had no
-        gradient."""
-        columns, begin = [], 0
-        for index in order:
-            name, size = self._parameters[index]
-            columns.append(Column(name, begin, begin + size))
-            begin += size
-        return columns if begin == row else []
+
+class _Placed(NamedTuple):
+    """A parameter, with the elements of a shard."""
+
+    name: str
+    size: int
+    parameter: torch.Tensor
+
+
+def parameters_of(module: Any) -> Any:
+    """FSDP2's own object of the parameters of a sharded module. None where all are of modules
+    within, which have been sharded before. Raises AttributeError and ValueError in a version of
+    PyTorch that has others, and where there are several, one for each mesh: PyTorch refuses to be
+    told how these travel."""
+    state = module._get_fsdp_state()
+    group, = getattr(state, "_fsdp_param_groups", None) or [state._fsdp_param_group]
+    return group
+
+
+def _columns(placed: Sequence[_Placed], row: int) -> list[Column]:
+    """Empty where a row has another length than all of these have together: some had no
+    gradient."""
+    columns, begin = [], 0
+    for each in placed:
+        columns.append(Column(each.name, begin, begin + each.size))
+        begin += each.size
+    return columns if begin == row else []
 
 
 def runs(columns: Sequence[Column], alone: Sequence[Column]) -> list[Column]:

@@ -16,6 +16,7 @@ from ..errors import TernError
 from ..statistics import TensorStats
 from ..tensor import Tensor
 from . import checkpoints
+from .declared_names import declared_name
 from .device_buckets import DeviceBuckets
 from .exemption import Rule, reasons
 from .failures import as_torch
@@ -31,7 +32,6 @@ if TYPE_CHECKING:
     from torch.distributed.fsdp import FSDPModule
 
 _log = logging.getLogger("tern")
-_NAME_BYTES = 127  # of a declaration
 
 
 @overload
@@ -77,7 +77,9 @@ def compress(model: Any, recipe: str = "auto", level: str = "balanced",
 
     Returns what has the state for checkpoints and the figures. Raises BadRecipeError,
     AlreadyExistsError (two models of one name), QuotaExceededError; RuntimeError if the model has
-    another hook; ValueError on all ranks if `replicas` are none.
+    another hook. With `replicas` raises ValueError on all of them if the model has another hook, or
+    if they have different shards of it. Of a model of fully_shard() the first step raises what
+    concerns recipes and declarations.
     """
     if is_sharded(model) and replicas is not None:
         if gather_recipe is not None:
@@ -237,20 +239,13 @@ class Compression:
 
     def _declare(self, own: str, parameter: torch.Tensor) -> Tensor:
         return self._submissions.group.declare(
-            self._full(own), parameter.numel(), str(parameter.dtype).removeprefix("torch."),
-            role="gradient", recipe=self._recipe,
+            declared_name(self._name, own), parameter.numel(),
+            str(parameter.dtype).removeprefix("torch."), role="gradient", recipe=self._recipe,
             level=self._level if self._recipe == "auto" else None)
 
     def _declare_blocks(self, own: str, count: int, recipe: str) -> Tensor:
-        return self._submissions.group.declare(self._full(own), count, role="gradient",
-                                               recipe=recipe, client_blocks=True)
-
-    def _full(self, own: str) -> str:
-        full = f"{self._name}/{own}"
-        if len(full.encode()) > _NAME_BYTES:
-            raise ValueError(f"the parameter {full} has a name of more than {_NAME_BYTES} bytes; "
-                             "exempt it, or give its module a shorter name")
-        return full
+        return self._submissions.group.declare(declared_name(self._name, own), count,
+                                               role="gradient", recipe=recipe, client_blocks=True)
 
 
 def _hook(state: Compression, bucket: dist.GradBucket) -> Future[torch.Tensor]:

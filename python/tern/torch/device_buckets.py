@@ -99,7 +99,7 @@ class DeviceBuckets:
 
     def _start(self, bound: BoundTensor, values: torch.Tensor, scale: float) -> None:
         self._step.tickets.append(self._starts.start(
-            bound, values, stream=self._streams.current(), state_scale=scale, stream_waits=False))
+            bound, values, stream=self._streams.current(), reduction="average", state_scale=scale))
 
     def _hand_over(self, failure: BaseException | None = None) -> None:
         """To the thread that completes futures: all that has been started since the last time.

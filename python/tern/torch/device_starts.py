@@ -24,7 +24,7 @@ class Streams:
         self._own = torch.cuda.Stream(device)
 
     def current(self) -> int:
-        """The handle of the one on which gradients are computed."""
+        """The handle of the one on which the program has its gradients."""
         handle: int = torch.cuda.current_stream(self._device).cuda_stream
         return handle
 
@@ -63,19 +63,20 @@ class AlignedParts:
 
 
 class Starts:
-    """Starts averages in place. Thread: one at a time."""
+    """Starts averages in place on one device. The stream goes on at once. Thread: one at a
+    time."""
 
     def __init__(self) -> None:
         self._unreported: collections.deque[DeviceTicket] = collections.deque()
 
-    def start(self, bound: BoundTensor, values: torch.Tensor, *, stream: int, state_scale: float,
-              stream_waits: bool) -> DeviceTicket:
+    def start(self, bound: BoundTensor, values: torch.Tensor, *, stream: int, reduction: str,
+              state_scale: float) -> DeviceTicket:
         """While the library has no place for it, or the tensor has an operation, waits for those
         that were started first. What they say is told by their own tickets."""
         while True:
             try:
-                ticket = bound.all_reduce(values.data_ptr(), stream=stream, reduction="average",
-                                          state_scale=state_scale, stream_waits=stream_waits)
+                ticket = bound.all_reduce(values.data_ptr(), stream=stream, reduction=reduction,
+                                          state_scale=state_scale, stream_waits=False)
                 break
             except WouldBlockError:
                 if not self._unreported:

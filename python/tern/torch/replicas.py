@@ -8,6 +8,7 @@ parameter that may lose values as a declared tensor of its own, all others toget
 
 from __future__ import annotations
 
+import hashlib
 import logging
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
@@ -21,13 +22,15 @@ from ..statistics import TensorStats
 from ..tensor import Tensor
 from . import checkpoints, on_device
 from .columns import Column, ColumnsOf
+from .declared_names import declared_name
 from .exemption import Rule, reasons
 from .failures import as_torch
 from .gains import Gains, Traffic
 from .grouping import submissions_of
 from .loss_scales import LossScales
-from .shard_averages import DeviceShards, EndOfBackward, HostShards, Shards
-from .sharded import is_replicated, is_sharded
+from .reduced_module import ReducedModule
+from .shard_averages import DeviceShards, EndOfBackward, HostShards, Row, Shards
+from .sharded import is_sharded
 from .submissions import Submissions
 from .votes import first_reason, said_by_all
 
@@ -45,8 +48,18 @@ class ReplicatedCompression:
         self._name, self._recipe = name, recipe
         self._level = level if recipe == "auto" else None
         self._reasons = reasons(model, exempt)
+        modules = [(own, module) for own, module in model.named_modules() if is_sharded(module)]
+        if dist.get_rank(replicas) < 0:
+            raise ValueError("replicas= is a group that this rank is not in: each rank gives the "
+                             "group of its own shard, as mesh[\"replicas\"].get_group()")
         self._submissions = submissions_of(replicas)
-        _check_shards(self._submissions, model, dist.get_process_group_ranks(replicas))
+        names = {id(parameter): own for own, parameter in model.named_parameters()}
+        orders = [ColumnsOf(module, own, names) for own, module in modules]
+        for order in orders:
+            for own in order.names:
+                declared_name(name, own)
+        self._shard = _agreed_shard(self._submissions, model, modules,
+                                    set(dist.get_process_group_ranks(replicas)))
         self._gpu = on_device.GroupOnDevice(self._submissions)
         self._scales = LossScales(scaler)
         self._loaded = checkpoints.LateStates()
@@ -54,13 +67,9 @@ class ReplicatedCompression:
         self._gains = Gains(self._traffic) if recipe == "auto" else None
         self._first_averaged: object = None
         self._end = EndOfBackward()
-        self._placed: set[str] = set()
-        names = {id(parameter): own for own, parameter in model.named_parameters()}
-        for own, module in model.named_modules():
-            if is_sharded(module):
-                order = ColumnsOf(module, own, names)
-                _set_hook(module, _Hook(self, own, order))
-                self._placed.update(order.names)
+        self._placed = {own for order in orders for own in order.names}
+        for (own, module), order in zip(modules, orders):
+            _set_hook(module, _Hook(self, own, order, ReducedModule(module)))
 
     def describe(self) -> str:
         """One line: what is compressed, and how."""
@@ -94,16 +103,17 @@ class ReplicatedCompression:
         with other nodes needs, on each rank, the states of all ranks that had its shard. Raises
         RuntimeError before the first step.
         """
-        if not self._tensors:
+        if self._first_averaged is None:
             raise RuntimeError("before the first step no recipe has anything to remember: save the "
                                "state after a step")
+        waiting, counts = self._loaded.waiting()
         try:
             parts = {own: tensor.export_state() for own, tensor in self._tensors.items()}
         except TernError as error:
             raise as_torch(error) from None
-        counts = {own: tensor.count for own, tensor in self._tensors.items()}
-        return (checkpoints.state_of(self._submissions, parts, self._scales.state())
-                | {"counts": counts})
+        counts |= {own: tensor.count for own, tensor in self._tensors.items()}
+        return (checkpoints.state_of(self._submissions, waiting | parts, self._scales.state())
+                | {"counts": counts, "shard": self._shard})
 
     def load_state_dict(self, *states: dict[str, Any]) -> None:
         """Continues with states of state_dict(): this rank's own where the nodes are as then, else
@@ -113,11 +123,11 @@ class ReplicatedCompression:
         From or to one node, where nothing is compressed, the job begins with nothing owed; a
         parameter that other shards make larger or smaller does so too. A warning says so.
 
-        Raises RuntimeError after the first step, and ValueError for the state of another version or
-        another model's. The step raises InvalidArgumentError if states of nodes are missing,
-        StateMismatchError for parts that do not fit.
+        Raises RuntimeError after the first step, and ValueError for the state of another version,
+        another model's or another shard's. The step raises InvalidArgumentError if states of nodes
+        are missing, StateMismatchError for parts that do not fit.
         """
-        if self._tensors:
+        if self._first_averaged is not None:
             raise RuntimeError("load the state before the first step")
         checkpoints.check_version(states)
         for state in states:
@@ -125,19 +135,25 @@ class ReplicatedCompression:
             if odd:
                 raise ValueError("the state is of other parameters than are compressed here: "
                                  f"{', '.join(odd[:5])}. Compress with the same exempt=")
+            if state["shard"] != self._shard and state["shard"]["of"] == self._shard["of"]:
+                raise ValueError(f"the state is of shard {state['shard']['place']}, and this rank "
+                                 f"has {self._shard['place']}, of {self._shard['of']}: each rank "
+                                 "loads the states of its own shard")
         self._loaded = checkpoints.LateStates(states)
         self._scales.restore(states[0]["scales"] if states else {})
 
     def may_lose(self, parameter: str) -> bool:
         return not self._reasons.get(parameter, "unknown")
 
-    def average(self, shards: Shards, row: torch.Tensor, columns: Sequence[Column]) -> None:
-        shards.average(row, *self._parted(columns), self._scales.growth)
+    def row(self, values: torch.Tensor, columns: Sequence[Column], module: ReducedModule) -> Row:
+        """`columns`: none if nothing is known of the row, which then travels exactly."""
+        every = columns or [Column("", 0, values.numel())]
+        lossy = [column for column in every if self.may_lose(column.parameter)]
+        return Row(values, lossy, [column for column in every if column not in lossy],
+                   "sum" if module.sums else "average", module.reads_at_once(values))
 
-    def average_exactly(self, row: torch.Tensor) -> None:
-        """All of it."""
-        HostShards(self._submissions, {}).average(row, [], [Column("", 0, row.numel())],
-                                                  self._scales.growth)
+    def average(self, shards: Shards, row: Row) -> None:
+        shards.average(row, self._scales.growth)
 
     def count_average(self, of: object) -> None:
         """A module's gradients are averaged, once in each step."""
@@ -146,30 +162,35 @@ class ReplicatedCompression:
         if self._gains is not None and of is self._first_averaged:
             self._gains.count_step()
 
-    def shards(self, own: str, columns: Sequence[Column], row: torch.Tensor) -> Shards:
-        """What averages rows of the module `own` with these columns, in any order. The same on all
-        ranks, who all call it."""
-        lossy, exact = self._parted(columns)
+    def exact_shards(self) -> Shards:
+        """What averages rows of which nothing is known."""
+        return HostShards(self._submissions, {})
+
+    def shards(self, own: str, row: Row) -> Shards:
+        """What averages rows of the module `own` with the columns of this one, in any order. The
+        same on all ranks, who all call it."""
         wanted = {column.parameter: on_device.Wanted(column.end - column.begin, self._recipe)
-                  for column in lossy}
+                  for column in row.lossy}
         together = on_device.EXACT + own
-        if exact:
-            count = sum(column.end - column.begin for column in exact)
+        if row.exact:
+            count = sum(column.end - column.begin for column in row.exact)
             wanted[together] = on_device.Wanted(count, "raw")
-        bound, why = self._gpu.bind(wanted, self._declare_blocks, {row.device}, {row.dtype})
+        # To pin memory may wait for what is under way.
+        self._end.wait_for_all()
+        values = row.values
+        bound, why = self._gpu.bind(wanted, self._declare_blocks, {values.device}, {values.dtype})
         if not bound:
-            self._tell(own, row, why)
-            tensors = {column.parameter: self._declare(column, row) for column in lossy}
+            self._tell(own, values, why)
+            tensors = {column.parameter: self._declare(column, values) for column in row.lossy}
             self._note(tensors)
             return HostShards(self._submissions, tensors)
         joined = bound.pop(together, None)
         self._note(bound)
-        return DeviceShards(bound, joined, on_device.streams_of(row.device), row, self._end)
+        return DeviceShards(bound, joined, on_device.streams_of(values.device), values, self._end)
 
-    def _parted(self, columns: Sequence[Column]) -> tuple[list[Column], list[Column]]:
-        """Those that may lose values, and those that may not."""
-        lossy = [column for column in columns if self.may_lose(column.parameter)]
-        return lossy, [column for column in columns if column not in lossy]
+    def release(self, shards: Shards) -> None:
+        self._end.wait_for_all()
+        shards.release()
 
     def _note(self, tensors: Mapping[str, Tensor | BoundTensor]) -> None:
         """They have what a checkpoint has of them from now on."""
@@ -177,9 +198,9 @@ class ReplicatedCompression:
             self._tensors[own] = tensor
             self._loaded.give(self._submissions, own, tensor)
 
-    def _tell(self, own: str, row: torch.Tensor, why: str) -> None:
+    def _tell(self, own: str, values: torch.Tensor, why: str) -> None:
         # What is copied from a GPU is likely not what was wanted.
-        if row.device.type != "cpu":
+        if values.device.type != "cpu":
             _log.warning("compress: gradients of the module %s are copied to the processor and "
                          "encoded there (%s)", own or "itself", why)
 
@@ -188,68 +209,103 @@ class ReplicatedCompression:
         return Traffic(sum(each.bytes_sent for each in stats),
                        sum(each.bytes_raw for each in stats))
 
-    def _declare(self, column: Column, row: torch.Tensor) -> Tensor:
+    def _declare(self, column: Column, values: torch.Tensor) -> Tensor:
         return self._submissions.group.declare(
-            f"{self._name}/{column.parameter}", column.end - column.begin,
-            str(row.dtype).removeprefix("torch."), role="gradient", recipe=self._recipe,
+            declared_name(self._name, column.parameter), column.end - column.begin,
+            str(values.dtype).removeprefix("torch."), role="gradient", recipe=self._recipe,
             level=self._level)
 
     def _declare_blocks(self, own: str, count: int, recipe: str) -> Tensor:
-        return self._submissions.group.declare(f"{self._name}/{own}", count, role="gradient",
-                                               recipe=recipe, client_blocks=True)
+        return self._submissions.group.declare(declared_name(self._name, own), count,
+                                               role="gradient", recipe=recipe, client_blocks=True)
 
 
 class _Hook:
     """What FSDP2 calls with the gradients of a module's shard, which it averages in place."""
 
-    def __init__(self, owner: ReplicatedCompression, own: str, order: ColumnsOf) -> None:
-        self._owner, self._own, self._order = owner, own, order
+    def __init__(self, owner: ReplicatedCompression, own: str, order: ColumnsOf,
+                 module: ReducedModule) -> None:
+        self._owner, self._own, self._order, self._module = owner, own, order, module
+        self._parameters: set[str] = set()
         self._shards: Shards | None = None
+        self._unknown: Shards | None = None
 
-    def __call__(self, row: torch.Tensor) -> None:
-        columns = self._order.scattered(row.numel())
+    def __call__(self, values: torch.Tensor) -> None:
+        self._owner.count_average(self)
+        columns = self._order.scattered(values.numel())
+        row = self._owner.row(values, columns, self._module)
+        if values.is_cuda:
+            # It belongs to another stream, which may take it back while this one still uses it.
+            values.record_stream(torch.cuda.current_stream(values.device))
         try:
-            self._owner.count_average(self)
-            if not any(self._owner.may_lose(column.parameter) for column in columns):
-                self._owner.average_exactly(row)
-                return
-            if self._shards is None:
-                self._shards = self._owner.shards(self._own, columns, row)
-            self._owner.average(self._shards, row, columns)
+            self._owner.average(self._shards_of(columns, row), row)
         except TernError as error:
             raise as_torch(error) from None
+
+    def _shards_of(self, columns: Sequence[Column], row: Row) -> Shards:
+        if columns:
+            parameters = {column.parameter for column in columns}
+            if self._shards is not None and parameters != self._parameters:
+                _log.warning("compress: other parameters of the module %s are trained than before; "
+                             "what its recipe owed is forgotten", self._own or "itself")
+                self._owner.release(self._shards)
+                self._shards = None
+            if self._shards is None:
+                self._shards, self._parameters = self._owner.shards(self._own, row), parameters
+            return self._shards
+        if self._unknown is None:
+            self._unknown = self._owner.exact_shards()
+            if self._order.names:
+                _log.warning("compress: gradients of the module %s travel exactly in steps in "
+                             "which not all of its parameters have one", self._own or "itself")
+        return self._unknown
 
 
 def _declared(tensor: Tensor | BoundTensor) -> Tensor:
     return tensor.tensor if isinstance(tensor, BoundTensor) else tensor
 
 
-def _check_shards(submissions: Submissions, model: Any, replicas: Sequence[int]) -> None:
-    """Raises ValueError on all ranks unless they have the same shards of the model, and nothing
-    else averages these between them. `replicas`: their numbers in the job."""
+def _agreed_shard(submissions: Submissions, model: Any, modules: Sequence[tuple[str, Any]],
+                  replicas: set[int]) -> dict[str, str]:
+    """Which shard of the model all ranks of the group have. Raises ValueError on all of them unless
+    it is one, and no other hook is there. `replicas`: their numbers in the
+    job."""
     from torch.distributed.tensor import DTensor  # it takes seconds, and is there by now
 
-    parameters = [each for each in model.parameters() if isinstance(each, DTensor)]
-    why = first_reason(submissions, _objection(parameters, set(replicas)))
+    parameters = {own: each for own, each in model.named_parameters() if isinstance(each, DTensor)}
+    why = first_reason(submissions, _objection(parameters, modules, replicas))
     if why:
         raise ValueError(why)
-    mesh = parameters[0].device_mesh
-    shards = said_by_all(submissions, f"{list(mesh.get_coordinate() or ())} of {list(mesh.shape)}")
-    if len(set(shards)) > 1:
-        raise ValueError("replicas= has ranks with different shards of the model "
-                         f"({', '.join(sorted(set(shards)))}): it takes the ranks that have the "
-                         "same shard on all nodes")
+    places = {own: _place_of(each.device_mesh) for own, each in parameters.items()}
+    place, of = next(iter(places.values()))
+    said = f"{place} of {of}, {hashlib.sha256(repr(places).encode()).hexdigest()[:16]}"
+    different = sorted(set(said_by_all(submissions, said)))
+    if len(different) > 1:
+        raise ValueError("replicas= has ranks with different shards of the model (the first "
+                         f"parameter's, and a digest of all: {'; '.join(different)}): it takes "
+                         "the ranks that have the same shard on all nodes")
+    return {"place": said, "of": of}
 
 
-def _objection(parameters: Sequence[DTensor], replicas: set[int]) -> str:
+def _place_of(mesh: Any) -> tuple[str, str]:
+    """Of this rank in the mesh of a parameter, and the shape of that."""
+    return str(list(mesh.get_coordinate() or ())), str(list(mesh.shape))
+
+
+def _objection(parameters: Mapping[str, DTensor], modules: Sequence[tuple[str, Any]],
+               replicas: set[int]) -> str:
     if not parameters:
         return "no parameter of the model is sharded: call fully_shard() first"
-    for parameter in parameters:
-        mesh = parameter.device_mesh
-        if is_replicated(parameter):
-            return ("fully_shard() itself averages between replicas, by its mesh of several "
-                    'dimensions: give it the mesh of a node alone, as mesh["shard"]')
-        if len(replicas.intersection(mesh.mesh.flatten().tolist())) > 1:
+    for own, module in modules:
+        reduced = ReducedModule(module)
+        if reduced.is_replicated:
+            return (f"fully_shard() itself averages the module {own or 'itself'} between replicas, "
+                    'by a mesh of several dimensions: give it that of a node alone, mesh["shards"]')
+        if reduced.has_hook:
+            return (f"the module {own or 'itself'} has an all-reduce hook already, of the program "
+                    "or of another compress()")
+    for parameter in parameters.values():
+        if len(replicas.intersection(parameter.device_mesh.mesh.flatten().tolist())) > 1:
             return ("replicas= has ranks that share the model with each other: it takes the ranks "
                     "that have the same shard on all nodes")
     return ""

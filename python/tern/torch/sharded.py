@@ -22,12 +22,14 @@ from ..tensor import Tensor
 from . import checkpoints
 from .batches import Batches
 from .columns import Column, ColumnsOf, runs
+from .declared_names import declared_name
 from .exemption import Rule, reasons
 from .failures import as_torch
 from .gains import Gains, Traffic
 from .grouping import submissions_of
 from .loss_scales import LossScales
 from .operands import view
+from .reduced_module import ReducedModule
 from .reductions import Reduction, reduction_of
 from .staging import through_host
 from .submissions import Submissions, scatter_out
@@ -41,12 +43,6 @@ def is_sharded(model: Any) -> bool:
     """Whether fully_shard() has been applied to it. Imports nothing."""
     fsdp = sys.modules.get("torch.distributed.fsdp")
     return isinstance(model, getattr(fsdp, "FSDPModule", ()))
-
-
-def is_replicated(parameter: Any) -> bool:
-    """Whether fully_shard() itself averages its gradients between replicas, by its mesh."""
-    return any(placement.is_replicate() and parameter.device_mesh.size(dimension) > 1
-               for dimension, placement in enumerate(getattr(parameter, "placements", ())))
 
 
 class ShardedCompression:
@@ -65,7 +61,8 @@ class ShardedCompression:
         self._loaded = checkpoints.LateStates()
         self._gains = Gains(self._traffic) if recipe == "auto" else None
         self._first_scattered: ColumnsOf | None = None
-        if any(map(is_replicated, model.parameters())):
+        if any(is_sharded(module) and ReducedModule(module).is_replicated
+               for module in model.modules()):
             _log.warning("compress: between replicas fully_shard() averages by its own mesh, "
                          "exactly. To compress there, shard the model over the mesh of a node, and "
                          "give compress() the others' as replicas=")
@@ -117,8 +114,10 @@ class ShardedCompression:
             parts = {key: tensor.export_state() for key, tensor in self._tensors.items()}
         except TernError as error:
             raise as_torch(error) from None
-        counts = {key: tensor.count for key, tensor in self._tensors.items()}
-        return checkpoints.state_of(submissions, parts, self._scales.state()) | {"counts": counts}
+        waiting, counts = self._loaded.waiting()
+        counts |= {key: tensor.count for key, tensor in self._tensors.items()}
+        return (checkpoints.state_of(submissions, waiting | parts, self._scales.state())
+                | {"counts": counts})
 
     def load_state_dict(self, *states: dict[str, Any]) -> None:
         """Continues with states of state_dict(): that of this node where the nodes are as then,
@@ -199,7 +198,7 @@ class ShardedCompression:
                 known.release()
                 _log.warning("compress: %s is sharded anew; what its recipe owed is forgotten", key)
             tensor = group.declare(
-                f"{self._name}/{key}", count, str(example.dtype).removeprefix("torch."),
+                declared_name(self._name, key), count, str(example.dtype).removeprefix("torch."),
                 role="gradient" if kind == _GRADIENT else "delta", recipe=recipe, level=level)
             self._tensors[key] = tensor
             self._loaded.give(submissions, key, tensor)

@@ -1,22 +1,36 @@
 """Gradients between replicas that are encoded where they are: by tern.cuda, on the emulated driver,
 whose device addresses are those of CPU tensors."""
 
-import contextlib
+import copy
+import datetime
+import functools
 import os
 
 import pytest
 import torch
-from emulated import driver
+import torch.distributed as dist
+from emulated import device, driver
 from test_device_buckets import on_emulated_gpu
 from test_replicas import close, meshes, models
-from test_sharded import LOSSY, WIDTH, backward, batch, same, train
+from test_sharded import (
+    LOSSY,
+    WIDTH,
+    Block,
+    averaged,
+    backward,
+    batch,
+    lines_of_the_log,
+    same,
+    train,
+)
 from torch import nn
 from torch.distributed.fsdp import fully_shard
 
 import tern
 import tern.torch
 from ranks import RankFailed, answer_of, run_ranks, start_ranks
-from tern.cuda import BoundTensor
+from tern.cuda import BoundTensor, Device
+from tern.torch import on_device
 from tern.torch.shard_averages import DeviceShards
 
 
@@ -24,22 +38,6 @@ from tern.torch.shard_averages import DeviceShards
 def emulated():
     """A rank that skips by itself would fail the other."""
     driver()
-
-
-def on_emulated_stream():
-    """As on_emulated_gpu(). The processor is the stream that waits: what follows a start finds the
-    result, and a failure is told by the ticket alone."""
-    on_emulated_gpu()
-    real = BoundTensor.all_reduce
-
-    def all_reduce(*arguments, stream_waits, **options):
-        assert stream_waits
-        ticket = real(*arguments, stream_waits=False, **options)
-        with contextlib.suppress(tern.TernError):
-            ticket.wait()
-        return ticket
-
-    BoundTensor.all_reduce = all_reduce
 
 
 def shards_of(module):
@@ -51,18 +49,18 @@ def gradients_of(nodes, size, gpus, recipe="int:bits=8", steps=3, **options):
     """Of each rank in each step; those of `gpus` have them on a GPU."""
     def work(rank):
         if rank in gpus:
-            on_emulated_stream()
+            on_emulated_gpu()
         mesh, replicas = meshes([[0, 2], [1, 3]] if size == 4 else [[0], [1]])
         model, _ = models(mesh)
         compressed = tern.torch.compress(model, recipe, replicas=replicas, **options)
         found = [backward(model, rank, step) for step in range(steps)]
-        for block in model[:2]:
-            assert isinstance(shards_of(block), DeviceShards) == (len(gpus) == size)
+        for module in (model, *model[:2]):
+            assert isinstance(shards_of(module), DeviceShards) == (len(gpus) == size)
         figures = compressed.device_stats()
         assert (figures is None) == (len(gpus) != size)
         if figures is not None:
-            # All else of a block travels as one tensor, and all of the last layer exactly.
-            assert figures.operations == steps * (len(LOSSY) + 2)
+            # All else of a module travels as one tensor, which of the last one is all.
+            assert figures.operations == steps * (len(LOSSY) + 3)
             assert figures.failures == 0
         assert all(stats.ops == steps for stats in compressed.stats().values())
         return found
@@ -87,7 +85,7 @@ def test_a_rank_without_a_gpu_decides_for_its_replicas(two_nodes):
 def test_shards_may_begin_anywhere(two_nodes):
     """Where kernels cannot read."""
     def work(rank):
-        on_emulated_stream()
+        on_emulated_gpu()
         torch.manual_seed(0)
         mesh, replicas = meshes([[0], [1]])
         model = nn.Sequential(nn.Linear(33, 63, bias=False), nn.Linear(63, 33, bias=False))
@@ -112,7 +110,7 @@ def test_shards_may_begin_anywhere(two_nodes):
 
 def test_a_checkpoint_goes_on_with_the_same_bits(two_nodes, tmp_path):
     def first(rank):
-        on_emulated_stream()
+        on_emulated_gpu()
         mesh, replicas = meshes([[0], [1]])
         model, _ = models(mesh)
         compressed = tern.torch.compress(model, "3lc:s=1", replicas=replicas)
@@ -123,7 +121,7 @@ def test_a_checkpoint_goes_on_with_the_same_bits(two_nodes, tmp_path):
     def second(on_gpu):
         def work(rank):
             if on_gpu:
-                on_emulated_stream()
+                on_emulated_gpu()
             mesh, replicas = meshes([[0], [1]])
             model, _ = models(mesh)
             compressed = tern.torch.compress(model, "3lc:s=1", replicas=replicas)
@@ -140,13 +138,23 @@ def test_a_checkpoint_goes_on_with_the_same_bits(two_nodes, tmp_path):
             assert same(found, expected)
 
 
-def test_backward_raises_what_its_stream_does_not_know(two_nodes):
-    """The ranks disagree in one step, of which only tickets tell; the next one is as ever."""
+def alone(kind, rank, **options):
+    """A model of one module on each node, and the averages of its gradients."""
+    torch.manual_seed(0)
+    mesh, replicas = meshes([[0], [1]])
+    whole = kind()
+    model = fully_shard(copy.deepcopy(whole), mesh=mesh)
+    return model, whole, tern.torch.compress(model, "int:bits=8", replicas=replicas, **options)
+
+
+Square = functools.partial(nn.Linear, WIDTH, WIDTH, bias=False)
+
+
+def test_backward_raises_what_has_failed(two_nodes):
+    """The ranks disagree in one step; the next one is as ever."""
     def work(rank):
-        on_emulated_stream()
-        mesh, replicas = meshes([[0], [1]])
-        model = fully_shard(nn.Linear(WIDTH, WIDTH, bias=False), mesh=mesh)
-        tern.torch.compress(model, "int:bits=8", replicas=replicas)
+        on_emulated_gpu()
+        model, _, _ = alone(Square, rank)
         real = BoundTensor.all_reduce
 
         def all_reduce(*arguments, reduction, **options):
@@ -161,9 +169,156 @@ def test_backward_raises_what_its_stream_does_not_know(two_nodes):
     assert same(*run_ranks(two_nodes, 2, work))
 
 
+def test_computation_goes_on_while_averages_are_under_way(two_nodes):
+    """One rank has started all of them before the other starts the first."""
+    def work(rank):
+        on_emulated_gpu()
+        mesh, replicas = meshes([[0], [1]])
+        model, _ = models(mesh)
+        compressed = tern.torch.compress(model, "int:bits=8", replicas=replicas)
+        backward(model, rank)
+        store = dist.distributed_c10d._get_default_store()
+        store.set_timeout(datetime.timedelta(seconds=30))
+        real, started = BoundTensor.all_reduce, []
+
+        def all_reduce(*arguments, **options):
+            if rank == 1:
+                store.wait(["all are started"])
+            started.append(real(*arguments, **options))
+            if rank == 0 and len(started) == len(LOSSY) + 3:
+                store.set("all are started", "yes")
+            return started[-1]
+
+        BoundTensor.all_reduce = all_reduce
+        found = backward(model, rank, 1)
+        assert len(started) == len(LOSSY) + 3 and all(ticket.ended for ticket in started)
+        assert compressed.device_stats().failures == 0
+        return found
+
+    assert same(*run_ranks(two_nodes, 2, work))
+
+
+def test_more_operations_than_places(two_nodes):
+    """Other modules have all of them."""
+    def work(rank):
+        on_emulated_gpu()
+        on_device.open_device = lambda group, place: device(group.client, operations=2)
+        mesh, replicas = meshes([[0], [1]])
+        torch.manual_seed(0)
+        model = nn.Sequential(*(Square() for _ in range(6)))
+        for layer in model:
+            fully_shard(layer, mesh=mesh)
+        fully_shard(model, mesh=mesh)
+        compressed = tern.torch.compress(model, "int:bits=8", replicas=replicas)
+        for step in range(2):
+            found = backward(model, rank, step)
+        assert compressed.device_stats().operations == 12
+        return found
+
+    assert same(*run_ranks(two_nodes, 2, work))
+
+
+def test_nothing_is_bound_while_operations_are_under_way(two_nodes):
+    def work(rank):
+        on_emulated_gpu()
+        started, bound = [], []
+        start, bind = BoundTensor.all_reduce, Device.bind
+
+        def all_reduce(*arguments, **options):
+            started.append(start(*arguments, **options))
+            return started[-1]
+
+        def bind_when_idle(self, tensor):
+            assert all(ticket.ended for ticket in started)
+            bound.append(tensor.name)
+            return bind(self, tensor)
+
+        BoundTensor.all_reduce, Device.bind = all_reduce, bind_when_idle
+        mesh, replicas = meshes([[0], [1]])
+        model, _ = models(mesh)
+        tern.torch.compress(model, "int:bits=8", replicas=replicas)
+        backward(model, rank)
+        assert len(bound) == len(LOSSY) + 3
+
+    run_ranks(two_nodes, 2, work)
+
+
+class Twice(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.block = fully_shard(Block(), mesh=meshes([[0], [1]])[0])
+
+    def forward(self, x):
+        return self.block(self.block(x))
+
+
+def test_who_reads_gradients_in_backward_reads_averages(two_nodes):
+    """Gradients that are accumulated, hooks of gradients, a module that is used twice."""
+    def work(rank):
+        on_emulated_gpu()
+        model, whole, compressed = alone(Square, rank)
+        seen = []
+        model.weight.register_post_accumulate_grad_hook(
+            lambda parameter: seen.append(parameter.grad.full_tensor().clone()))
+        backward(model, rank)
+        model(batch(rank, 1)).square().sum().backward()
+        wanted = averaged(whole, 2)["weight"].clone()
+        close(seen[0], wanted, 50)
+        close(seen[1], wanted + averaged(whole, 2, 1)["weight"], 50)
+        assert compressed.device_stats().operations == 2
+        torch.manual_seed(0)
+        model = fully_shard(Twice(), mesh=meshes([[0], [1]])[0])
+        torch.manual_seed(0)
+        block = Block()
+        tern.torch.compress(model, "int:bits=8", replicas=meshes([[0], [1]])[1], name="twice")
+        found = backward(model, rank)
+        for other in range(2):
+            (block(block(batch(other))).square().sum() / 2).backward()
+        for name, parameter in block.named_parameters():
+            close(found[f"block.{name}"], parameter.grad, 20)
+
+    run_ranks(two_nodes, 2, work)
+
+
+def test_gradients_may_be_reduced_outside_of_backward(two_nodes):
+    """As pipelines do."""
+    def work(rank):
+        on_emulated_gpu()
+        model, _, compressed = alone(Square, rank)
+        hook = model._get_fsdp_state()._fsdp_param_group._all_reduce_hook
+        row = torch.full((WIDTH * WIDTH,), 2.0 + rank)
+        hook(row)
+        close(row, torch.full((WIDTH * WIDTH,), 2.5), 50)
+        assert compressed.device_stats().operations == 1
+        with pytest.raises(RuntimeError, match="bfloat16.*reduce_dtype=torch.float32"):
+            hook(row.bfloat16())
+
+    run_ranks(two_nodes, 2, work)
+
+
+def test_parameters_that_are_trained_later(two_nodes):
+    def work(rank):
+        on_emulated_gpu()
+        lines = lines_of_the_log()
+        mesh, replicas = meshes([[0], [1]])
+        model, whole = models(mesh)
+        compressed = tern.torch.compress(model, "int:bits=8", replicas=replicas)
+        for trained in (False, True):
+            for each in (model, whole):
+                each[0].up.weight.requires_grad_(trained)
+            found, wanted = backward(model, rank, trained), averaged(whole, 2, trained)
+            for name in found:
+                close(found[name], wanted[name], 20 if name in LOSSY else 1e5)
+        assert "other parameters of the module 0 are trained" in lines[-1][1]
+        assert {name: stats.ops for name, stats in compressed.stats().items()} == {
+            "0.up.weight": 1, "0.down.weight": 1, "1.up.weight": 2, "1.down.weight": 2}
+
+    run_ranks(two_nodes, 2, work)
+
+
 def test_a_replica_that_dies_ends_backward(two_nodes):
     def work(rank):
-        on_emulated_stream()
+        on_emulated_gpu()
         mesh, replicas = meshes([[0], [1]])
         model, _ = models(mesh)
         tern.torch.compress(model, "int:bits=8", replicas=replicas)
