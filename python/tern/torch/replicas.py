@@ -76,8 +76,15 @@ class ReplicatedCompression:
         lossy = sum(not reason and own in self._placed for own, reason in self._reasons.items())
         how = f"auto, level {self._level}" if self._recipe == "auto" else self._recipe
         info = self._submissions.group.info()
+        if self.is_alone:
+            return "compress: there is one replica of the model, and nothing to average"
         return (f"compress: gradients of {lossy} of {len(self._reasons)} sharded parameters travel "
                 f"by {how} between {info.size} replicas on {info.node_count} nodes")
+
+    @property
+    def is_alone(self) -> bool:
+        """Whether the group has one rank."""
+        return self._submissions.group.size == 1
 
     def stats(self) -> dict[str, TensorStats]:
         """What has happened to each compressed parameter on this node, by name. Empty before the
@@ -232,6 +239,8 @@ class _Hook:
 
     def __call__(self, values: torch.Tensor) -> None:
         self._owner.count_average(self)
+        if self._owner.is_alone:
+            return
         columns = self._order.scattered(values.numel())
         row = self._owner.row(values, columns, self._module)
         if values.is_cuda:

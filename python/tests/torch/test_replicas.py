@@ -260,6 +260,22 @@ def test_what_is_owed_follows_the_loss_scale(two_nodes):
     run_ranks(two_nodes, 4, work)
 
 
+def test_one_replica_averages_nothing(two_nodes):
+    def work(rank):
+        lines = lines_of_the_log()
+        mesh, replicas = meshes([[0, 1]])
+        model, whole = models(mesh)
+        compressed = tern.torch.compress(model, recipe="3lc:s=1", replicas=replicas)
+        assert "there is one replica" in lines[-1][1]
+        found, wanted = backward(model, rank), averaged(whole, 2)
+        for name in wanted:
+            close(found[name], wanted[name])
+        assert compressed.stats() == compressed.state_dict()["parts"] == {}
+        assert compressed.ratio() == 1.0
+
+    run_ranks(two_nodes, 2, work)
+
+
 def test_a_line_of_the_log_says_what_is_done(two_nodes):
     def work(rank):
         lines = lines_of_the_log()
