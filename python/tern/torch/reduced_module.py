@@ -42,12 +42,15 @@ class ReducedModule:
         parameters = getattr(self._group, "fsdp_params", None)
         if parameters is None or getattr(self._group, "force_sum_reduction_for_comms", True):
             return True
-        return any(_is_read(each.sharded_param, row) for each in parameters)
+        return any(_is_read(each, row) for each in parameters)
 
 
-def _is_read(parameter: torch.Tensor, row: torch.Tensor) -> bool:
-    """It is cast, copied to another device, added to a gradient, or seen by a hook."""
-    return parameter.requires_grad and (
-        parameter.grad is not None or parameter.dtype != row.dtype
-        or parameter.device != row.device
-        or bool(getattr(parameter, "_post_accumulate_grad_hooks", None)))
+def _is_read(owner: Any, row: torch.Tensor) -> bool:
+    """It is cast, copied to another device, added to a gradient, or seen by a hook. `owner`:
+    FSDP2's own object of a parameter."""
+    parameter = owner.sharded_param
+    # From PyTorch 2.15 on gradients may have a type of their own, or any.
+    wanted = getattr(owner, "sharded_grad_dtype", parameter.dtype) or row.dtype
+    return bool(parameter.requires_grad and (
+        parameter.grad is not None or wanted != row.dtype or parameter.device != row.device
+        or getattr(parameter, "_post_accumulate_grad_hooks", None)))

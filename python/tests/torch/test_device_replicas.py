@@ -24,7 +24,7 @@ from test_sharded import (
     train,
 )
 from torch import nn
-from torch.distributed.fsdp import fully_shard
+from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
 
 import tern
 import tern.torch
@@ -276,6 +276,24 @@ def test_who_reads_gradients_in_backward_reads_averages(two_nodes):
             (block(block(batch(other))).square().sum() / 2).backward()
         for name, parameter in block.named_parameters():
             close(found[f"block.{name}"], parameter.grad, 20)
+
+    run_ranks(two_nodes, 2, work)
+
+
+def test_gradients_of_another_type_are_averages(two_nodes):
+    """Which FSDP2 casts behind the hook."""
+    def work(rank):
+        on_emulated_gpu()
+        mesh, replicas = meshes([[0], [1]])
+        torch.manual_seed(0)
+        whole = Square()
+        model = fully_shard(copy.deepcopy(whole).bfloat16(), mesh=mesh,
+                            mp_policy=MixedPrecisionPolicy(reduce_dtype=torch.float32))
+        compressed = tern.torch.compress(model, "int:bits=8", replicas=replicas)
+        model(batch(rank).bfloat16()).square().sum().backward()
+        assert model.weight.grad.dtype == torch.bfloat16
+        close(model.weight.grad.full_tensor().float(), averaged(whole, 2)["weight"], 20)
+        assert compressed.device_stats().operations == 1
 
     run_ranks(two_nodes, 2, work)
 
