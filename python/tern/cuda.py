@@ -202,8 +202,9 @@ class BoundTensor:
 
         `source`, `out`: addresses on the GPU of `count` f32 each, multiples of 16; without `out` in
         place. `reduction`, `state_scale`, `priority`: as of Group.all_reduce(). `stream_waits`:
-        what is enqueued on the stream from now on finds the result. Without it the stream goes on
-        at once, and both belong to the operation until the ticket has ended.
+        what is enqueued on the stream from now on finds the result, and the next operation on it
+        begins behind this one. Without it the stream goes on at once, operations on it are under
+        way together, and both addresses belong to the operation until the ticket has ended.
 
         The stream goes on, with the output as it was, when the operation fails: a program that must
         not compute with old values waits for the ticket. Raises WouldBlockError while the tensor

@@ -23,6 +23,8 @@
  * operation fails, or the daemon is lost, the stream goes on, the output is as it was, and the ticket
  * says why. So a program that must not go on with old values waits for the ticket before it uses the
  * output.
+ * While a stream waits, what is enqueued on it waits too, the next operation among it: operations
+ * on one stream are under way together only with no_wait.
  * While a stream waits, a call that waits for the whole device or for all streams (cuCtxSynchronize,
  * cuMemFree, cuMemHostRegister) may wait for the operation: bind and release between operations.
  */
