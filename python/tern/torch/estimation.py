@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
+import torch.distributed as dist
 from torch.nn.parallel import DistributedDataParallel
 
 from ..errors import TernError
@@ -68,13 +69,14 @@ class Estimate(NamedTuple):
 
 def estimate(model: DistributedDataParallel | FSDPModule, recipes: Sequence[str] = RECIPES,
              exempt: Rule | Sequence[str] | None = None, rounds: int = 5, *,
+             replicas: dist.ProcessGroup | None = None,
              compute_seconds: float | None = None) -> Estimate:
     """Averages made-up gradients of the model's shapes by each recipe, and says how long it took.
 
     Call it on all ranks, after DistributedDataParallel() or fully_shard(), in place of a training's
     first steps or beside nothing else. The values are drawn from a normal distribution: recipes
-    with an entropy coder, and 3LC, send other amounts for real gradients. `exempt`: as compress()
-    has it. `rounds`: of which the median counts; one more comes first and does not.
+    with an entropy coder, and 3LC, send other amounts for real gradients. `exempt`, `replicas`: as
+    compress() has them; between replicas no weights are gathered. `rounds`: of which the median counts; one more comes first and does not.
     `compute_seconds`: what a step takes on this rank without any averaging, as in no_sync(); the
     rows then have a predicted step. It is an upper bound: most gradients are averaged while others
     are still computed, and nothing of that is taken off.
@@ -86,13 +88,16 @@ def estimate(model: DistributedDataParallel | FSDPModule, recipes: Sequence[str]
     sharded) and what the recipes remember.
 
     Raises BadRecipeError, TypeError for another model, ValueError for one that is sharded over
-    several dimensions.
+    several dimensions, and for `replicas` of one that is not sharded.
     """
     if rounds < 1 or (compute_seconds is not None and not compute_seconds >= 0):
         raise ValueError(f"rounds={rounds}, compute_seconds={compute_seconds}: give at least one "
                          "round, and a time of 0 or more")
+    if replicas is not None and not is_sharded(model):
+        raise ValueError("only a model of fully_shard() has replicas=: leave it out")
     if is_sharded(model):
-        trial: _Trial = _ShardedTrial(model, exempt, rounds)
+        trial: _Trial = (_ShardedTrial(model, exempt, rounds) if replicas is None
+                         else _ReplicatedTrial(model, exempt, rounds, replicas))
     elif isinstance(model, DistributedDataParallel):
         trial = _Trial(model, exempt, rounds)
     else:
@@ -244,12 +249,16 @@ class _ShardedTrial(_Trial):
                 if isinstance(parameter, DTensor)}
 
     def _group_of(self, model: Any) -> Any:
+        return self._mesh().get_group()
+
+    def _mesh(self) -> Any:
+        """Over which the model is sharded."""
         meshes = {parameter.device_mesh for parameter in self._parameters.values()}
         if len(meshes) != 1 or any(mesh.ndim != 1 for mesh in meshes):
             raise ValueError("estimate() takes a model that fully_shard() shards over one mesh of "
                              f"one dimension, not over {', '.join(sorted(map(str, meshes)))}: "
                              "estimate the model on a mesh of the ranks that share weights")
-        return meshes.pop().get_group()
+        return meshes.pop()
 
     def _cut(self, model: Any) -> list[_Part]:
         modules = [name for name, module in model.named_modules() if is_sharded(module)]
@@ -257,8 +266,11 @@ class _ShardedTrial(_Trial):
         for name, parameter in self._parameters.items():
             owner = max((module for module in modules
                          if not module or name.startswith(f"{module}.")), key=len)
-            parts[owner][name] = _Piece(self._group.size * _share(parameter), parameter.dtype)
+            parts[owner][name] = _Piece(self._elements(parameter), parameter.dtype)
         return [self._part(pieces) for pieces in parts.values() if pieces]
+
+    def _elements(self, parameter: Any) -> int:
+        return self._group.size * _share(parameter)
 
     def _add(self, batch: Batches, piece: _Piece, tensor: Tensor | None) -> None:
         source = self._filled(self._submissions.buffer(*piece), tensor)
@@ -273,6 +285,28 @@ class _ShardedTrial(_Trial):
             x = view(share, "a shard", moved=True)
             out = view(self._submissions.buffer(*piece), "the weights", moved=True)
             batch.add("all_gather", x.array, out=out.array, dtype=x.dtype)
+
+
+class _ReplicatedTrial(_ShardedTrial):
+    """Of a model of fully_shard() whose shards are averaged with those of its replicas."""
+
+    def __init__(self, model: Any, exempt: Rule | Sequence[str] | None, rounds: int,
+                 replicas: dist.ProcessGroup) -> None:
+        self._replicas = replicas
+        super().__init__(model, exempt, rounds)
+
+    def gather(self) -> float:
+        return 0.0
+
+    def _group_of(self, model: Any) -> Any:
+        self._mesh()
+        return self._replicas
+
+    def _elements(self, parameter: Any) -> int:
+        return _share(parameter)
+
+    def _add(self, batch: Batches, piece: _Piece, tensor: Tensor | None) -> None:
+        _Trial._add(self, batch, piece, tensor)
 
 
 def _joined(pieces: Iterable[_Piece]) -> list[_Piece]:

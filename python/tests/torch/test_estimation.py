@@ -3,6 +3,8 @@
 import pytest
 import torch.distributed as dist
 from test_compression import WIDTH, model_of, train
+from test_replicas import meshes
+from test_replicas import models as sharded_models
 from test_sharded import LOSSY, Block, backward, models
 from torch import nn
 from torch.distributed.device_mesh import init_device_mesh
@@ -70,6 +72,24 @@ def test_uneven_shards_and_another_backend(two_nodes):
         return all(row.seconds > 0 and row.bytes_sent > 0 for row in (*found.rows, *whole.rows))
 
     assert all(run_ranks(two_nodes, 3, work, backend="gloo"))
+
+
+def test_replicas_average_their_shards(two_nodes):
+    """Each of four ranks has half of the model, and nothing is gathered between nodes."""
+    def work(rank):
+        mesh, replicas = meshes()
+        model, _ = sharded_models(mesh)
+        found = tern.torch.estimate(model, ("raw", "int:bits=8"), rounds=2, replicas=replicas)
+        with pytest.raises(ValueError, match="only a model of fully_shard"):
+            tern.torch.estimate(model_of(), replicas=replicas)
+        return found
+
+    found = run_ranks(two_nodes, 4, work)
+    for raw, int8 in (each.rows for each in found):
+        # A node sends half of a shard, and half of its result.
+        assert raw.bytes_sent == pytest.approx(found[0].lossy_bytes / 2, rel=0.05)
+        assert int8.bytes_sent < raw.bytes_sent / 3
+        assert raw.seconds > 0
 
 
 def test_a_step_is_the_slowest_computation_and_then_all_that_travels(two_nodes):
