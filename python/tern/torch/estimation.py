@@ -76,10 +76,11 @@ def estimate(model: DistributedDataParallel | FSDPModule, recipes: Sequence[str]
     Call it on all ranks, after DistributedDataParallel() or fully_shard(), in place of a training's
     first steps or beside nothing else. The values are drawn from a normal distribution: recipes
     with an entropy coder, and 3LC, send other amounts for real gradients. `exempt`, `replicas`: as
-    compress() has them; between replicas no weights are gathered. `rounds`: of which the median counts; one more comes first and does not.
-    `compute_seconds`: what a step takes on this rank without any averaging, as in no_sync(); the
-    rows then have a predicted step. It is an upper bound: most gradients are averaged while others
-    are still computed, and nothing of that is taken off.
+    compress() has them; between replicas no weights are gathered. `rounds`: of which the median
+    counts; one more comes first and does not. `compute_seconds`: what a step takes on this rank
+    without any averaging, as in no_sync(); the rows then have a predicted step. It is an upper
+    bound: most gradients are averaged while others are still computed, and nothing of that is taken
+    off.
 
     "auto" is not among `recipes` unless named: in its first ten averages the daemon's tuner loses
     next to nothing, and it tries recipes for some tens more, so that few rounds would measure the
