@@ -23,6 +23,7 @@ from ..tensor import Tensor
 from . import checkpoints, on_device
 from .columns import Column, ColumnsOf
 from .declared_names import declared_name
+from .device_starts import Streams
 from .exemption import Rule, reasons
 from .failures import as_torch
 from .gains import Gains, Traffic
@@ -61,6 +62,7 @@ class ReplicatedCompression:
         self._shard = _agreed_shard(self._submissions, model, modules,
                                     set(dist.get_process_group_ranks(replicas)))
         self._gpu = on_device.GroupOnDevice(self._submissions)
+        self._streams: Streams | None = None  # once something is encoded on the GPU
         self._scales = LossScales(scaler)
         self._loaded = checkpoints.LateStates()
         self._tensors: dict[str, Tensor | BoundTensor] = {}
@@ -193,7 +195,9 @@ class ReplicatedCompression:
             return HostShards(self._submissions, tensors)
         joined = bound.pop(together, None)
         self._note(bound)
-        return DeviceShards(bound, joined, on_device.streams_of(values.device), values, self._end)
+        if self._streams is None:
+            self._streams = on_device.streams_of(values.device)
+        return DeviceShards(bound, joined, self._streams, values, self._end)
 
     def release(self, shards: Shards) -> None:
         self._end.wait_for_all()
@@ -277,8 +281,7 @@ def _declared(tensor: Tensor | BoundTensor) -> Tensor:
 def _agreed_shard(submissions: Submissions, model: Any, modules: Sequence[tuple[str, Any]],
                   replicas: set[int]) -> dict[str, str]:
     """Which shard of the model all ranks of the group have. Raises ValueError on all of them unless
-    it is one, and no other hook is there. `replicas`: their numbers in the
-    job."""
+    it is one, and no other hook is there. `replicas`: their numbers in the job."""
     from torch.distributed.tensor import DTensor  # it takes seconds, and is there by now
 
     parameters = {own: each for own, each in model.named_parameters() if isinstance(each, DTensor)}
