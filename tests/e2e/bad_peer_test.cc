@@ -35,8 +35,9 @@ const std::string kToLane = "its connection to lane 0 was closed: ";
 class BadPeer : public ::testing::Test {
  protected:
   explicit BadPeer(const std::string& handshake_timeout = "300ms",
-                   const std::string& peer_timeout = "1s")
-      : cluster(2, {"--handshake-timeout", handshake_timeout, "--peer-timeout", peer_timeout}) {}
+                   const std::string& peer_timeout = "1s", const std::string& unused_timeout = "1s")
+      : cluster(2, {"--handshake-timeout", handshake_timeout, "--peer-timeout", peer_timeout,
+                    "--unused-timeout", unused_timeout}) {}
 
   void SetUp() override {
     ASSERT_TRUE(cluster.running());
@@ -401,7 +402,7 @@ TEST_F(BadPeer, OpensManyLinksOfNoGroup) {
 // So patient that what a peer does too much of is met first, and not that it is slow.
 class BadPeersOfAPatientDaemon : public BadPeer {
  protected:
-  BadPeersOfAPatientDaemon() : BadPeer("300s", "300s") {}
+  BadPeersOfAPatientDaemon() : BadPeer("300s", "300s", "300s") {}
 };
 
 // Every join is answered, and the peer acknowledges no answer.
