@@ -61,7 +61,6 @@ TEST(CostModel, AnEagerOpTakesOneHop) {
   EXPECT_GE(eager.total_ns, 50e3);
 }
 
-// One hop with the bytes of the block, for which each value is encoded once.
 TEST(CostModel, WhatOwnersHearWithTheAnnouncementTakesTwoHops) {
   constexpr double kRoundTripNs = 100e3;
   OpShape shape = shape_of(64 << 10, 4);
@@ -80,6 +79,7 @@ TEST(CostModel, WhatOwnersHearWithTheAnnouncementTakesTwoHops) {
   EXPECT_NEAR(sums.fixed_ns, 1.5 * kRoundTripNs, 1.0);
 }
 
+// One hop with the bytes of the block, for which each value is encoded once.
 TEST(CostModel, AnEagerOpMayBeOfBlocks) {
   const CodecCost codec{2.0, 1.0, 0.1};
   const LaneCost lane{0.5, 0.0};

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
 
 from ..errors import TernError
@@ -28,6 +28,17 @@ def check_version(states: Sequence[Mapping[str, Any]]) -> None:
         if state.get("version") != _VERSION:
             raise ValueError(f"the state has version {state.get('version')}; this package reads "
                              f"{_VERSION}")
+
+
+def check_parameters(states: Sequence[Mapping[str, Any]], may_have: Callable[[str], bool],
+                     options: str) -> None:
+    """Raises ValueError for a state of tensors that there will not be. `options`: of compress(),
+    by which a model has them."""
+    for state in states:
+        odd = sorted(key for key in state["parts"] if not may_have(key))
+        if odd:
+            raise ValueError("the state is of other parameters than are compressed here: "
+                             f"{', '.join(odd[:5])}. Compress with the same {options}")
 
 
 def can_go_on(submissions: Submissions, nodes_then: Sequence[int]) -> bool:

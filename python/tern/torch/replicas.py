@@ -139,11 +139,8 @@ class ReplicatedCompression:
         if self._first_averaged is not None:
             raise RuntimeError("load the state before the first step")
         checkpoints.check_version(states)
+        checkpoints.check_parameters(states, self.may_lose, "exempt=")
         for state in states:
-            odd = sorted(own for own in state["parts"] if not self.may_lose(own))
-            if odd:
-                raise ValueError("the state is of other parameters than are compressed here: "
-                                 f"{', '.join(odd[:5])}. Compress with the same exempt=")
             if state["shard"] != self._shard and state["shard"]["of"] == self._shard["of"]:
                 raise ValueError(f"the state is of shard {state['shard']['place']}, and this rank "
                                  f"has {self._shard['place']}, of {self._shard['of']}: each rank "

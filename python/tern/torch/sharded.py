@@ -135,12 +135,7 @@ class ShardedCompression:
         if self._tensors:
             raise RuntimeError("load the state before the first step")
         checkpoints.check_version(states)
-        for state in states:
-            odd = sorted(key for key in state["parts"] if not self._may_have(key))
-            if odd:
-                raise ValueError("the state is of other parameters than are compressed here: "
-                                 f"{', '.join(odd[:5])}. Compress with the same exempt= and "
-                                 "gather_recipe=")
+        checkpoints.check_parameters(states, self._may_have, "exempt= and gather_recipe=")
         self._loaded = checkpoints.LateStates(states)
         self._scales.restore(states[0]["scales"] if states else {})
 

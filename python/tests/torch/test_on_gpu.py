@@ -103,6 +103,12 @@ def gradients_of(model, rank, steps=4):
     return found
 
 
+def assert_same_bits(encoded, copied):
+    """Of the tensors of each rank."""
+    for ones, others in zip(encoded, copied, strict=True):
+        assert all(map(torch.equal, ones, others)) and len(ones) == len(others)
+
+
 @pytest.mark.parametrize("recipe", ["raw", "int:bits=8", "int:bits=4", "3lc:s=1", "none(bf16)"])
 def test_ddp_has_the_bits_of_copies(two_nodes, recipe):
     def by(on_gpu):
@@ -119,9 +125,7 @@ def test_ddp_has_the_bits_of_copies(two_nodes, recipe):
         return run_ranks(two_nodes, 2, work)
 
     # Of the same name: it decides which node owns what.
-    for encoded, copied in zip(by(True), by(False)):
-        for one, other in zip(encoded, copied, strict=True):
-            assert torch.equal(one, other)
+    assert_same_bits(by(True), by(False))
 
 
 def test_a_checkpoint_goes_on(two_nodes):
@@ -188,9 +192,7 @@ def test_replicas_of_fsdp2_have_the_bits_of_copies(two_nodes, recipe):
 
         return run_ranks(two_nodes, 2, work)
 
-    for encoded, copied in zip(by(True), by(False)):
-        for one, other in zip(encoded, copied, strict=True):
-            assert torch.equal(one, other)
+    assert_same_bits(by(True), by(False))
 
 
 def test_a_rank_that_dies_ends_backward(two_nodes):

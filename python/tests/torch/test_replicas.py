@@ -16,6 +16,7 @@ from test_sharded import (
     WIDTH,
     Block,
     Partly,
+    accumulate,
     averaged,
     backward,
     batch,
@@ -24,6 +25,7 @@ from test_sharded import (
     same,
     train,
 )
+from test_sharded import models_on as models
 from torch import nn
 from torch.distributed.device_mesh import DeviceMesh
 from torch.distributed.fsdp import FSDPModule, MixedPrecisionPolicy, fully_shard
@@ -46,18 +48,6 @@ def meshes(nodes=NODES):
     """Of this rank: that of its node, and the group of its replicas."""
     mesh = DeviceMesh("cpu", nodes, mesh_dim_names=("replicas", "shards"))
     return mesh["shards"], mesh["replicas"].get_group()
-
-
-def models(mesh, before=lambda block: block, **more):
-    """A sharded model, and the same in one piece. `before`: done with each block."""
-    torch.manual_seed(0)
-    whole = nn.Sequential(Block(), Block(), nn.Linear(WIDTH, 9))
-    model = copy.deepcopy(whole)
-    for block in model[:2]:
-        before(block)
-        fully_shard(block, mesh=mesh, **more)
-    fully_shard(model, mesh=mesh, **more)
-    return model, whole
 
 
 def close(found, wanted, parts=1e5):
@@ -197,14 +187,8 @@ def test_accumulated_gradients_are_averaged_once(two_nodes):
         mesh, replicas = meshes()
         model, whole = models(mesh)
         compressed = tern.torch.compress(model, recipe="int:bits=8", replicas=replicas)
-        model.set_requires_gradient_sync(False)
-        for step in (0, 1):
-            model(batch(rank, step)).square().sum().backward()
-        assert compressed.stats() == {}
-        model.set_requires_gradient_sync(True)
-        model(batch(rank, 2)).square().sum().backward()
-        assert all(stats.ops == 1 for stats in compressed.stats().values())
-        found = gradients(model)
+        found = accumulate(model, compressed, rank)
+        assert set(compressed.stats()) == LOSSY
         for step in range(3):
             for other in range(4):
                 (whole(batch(other, step)).square().sum() / 4).backward()
@@ -241,6 +225,38 @@ def test_a_training_goes_on_from_a_checkpoint_bit_for_bit(two_nodes):
             assert same(train(model, rank, 3, begin=3), wanted) == (name == "second"), name
 
     run_ranks(two_nodes, 4, work)
+
+
+@pytest.mark.parametrize("loads", [True, False])
+def test_more_replicas_deliver_what_fewer_owed(two_nodes, loads):
+    """Four whose own gradients are zero, after one step of two."""
+    name = "0.up.weight"
+
+    def owes(rank):
+        mesh, replicas = meshes([[0], [1]])
+        model, whole = models(mesh)
+        compressed = tern.torch.compress(model, "3lc:s=1", replicas=replicas)
+        owed = averaged(whole, 2)[name] - backward(model, rank)[name]
+        return owed, compressed.state_dict()
+
+    (owed, first), (_, second) = run_ranks(two_nodes, 2, owes)
+
+    def pays(rank):
+        mesh, replicas = meshes([[0], [1], [2], [3]])
+        model, _ = models(mesh)
+        compressed = tern.torch.compress(model, "3lc:s=1", replicas=replicas)
+        if loads:
+            compressed.load_state_dict(first, second)
+        delivered = torch.zeros_like(owed)
+        for _ in range(8):
+            model.zero_grad()
+            (model(batch(rank)).square().sum() * 0).backward()
+            delivered += gradients(model)[name]
+        # An average over twice as many ranks.
+        error = ((2 * delivered - owed).norm() / owed.norm()).item()
+        assert error < 0.2 if loads else not delivered.any(), error
+
+    run_ranks(two_nodes, 4, pays)
 
 
 def test_what_is_owed_follows_the_loss_scale(two_nodes):

@@ -44,12 +44,17 @@ LOSSY = {f"{block}.{layer}.weight" for block in (0, 1) for layer in ("up", "down
 
 
 def models(size, **more):
-    """A sharded model, and the same in one piece."""
+    """A model that is sharded over all ranks, and the same in one piece."""
+    return models_on(init_device_mesh("cpu", (size,)), **more)
+
+
+def models_on(mesh, before=lambda block: block, **more):
+    """The same of another mesh. `before`: done with each block, before it is sharded."""
     torch.manual_seed(0)
     whole = nn.Sequential(Block(), Block(), nn.Linear(WIDTH, 9))
     model = copy.deepcopy(whole)
-    mesh = init_device_mesh("cpu", (size,))
     for block in model[:2]:
+        before(block)
         fully_shard(block, mesh=mesh, **more)
     fully_shard(model, mesh=mesh, **more)
     return model, whole
@@ -264,19 +269,24 @@ def test_a_pytorch_that_takes_no_other_gathers(two_nodes, monkeypatch):
     run_ranks(two_nodes, 2, work)
 
 
+def accumulate(model, compressed, rank):
+    """The gradients of three batches, which travel with the last."""
+    model.set_requires_gradient_sync(False)
+    for step in (0, 1):
+        model(batch(rank, step)).square().sum().backward()
+    assert compressed.stats() == {}
+    model.set_requires_gradient_sync(True)
+    model(batch(rank, 2)).square().sum().backward()
+    assert all(stats.ops == 1 for stats in compressed.stats().values())
+    return gradients(model)
+
+
 def test_accumulated_gradients_are_scattered_once(two_nodes):
     def work(rank):
         model, whole = models(2)
         compressed = tern.torch.compress(model, recipe="int:bits=8")
-        model.set_requires_gradient_sync(False)
-        for step in (0, 1):
-            model(batch(rank, step)).square().sum().backward()
-        assert compressed.stats() == {}
-        model.set_requires_gradient_sync(True)
-        model(batch(rank, 2)).square().sum().backward()
+        found = accumulate(model, compressed, rank)
         assert set(compressed.stats()) == {f"gradient/{name}" for name in LOSSY}
-        assert all(stats.ops == 1 for stats in compressed.stats().values())
-        found = gradients(model)
         for step in range(3):
             for other in range(2):
                 (whole(batch(other, step)).square().sum() / 2).backward()
