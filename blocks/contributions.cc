@@ -24,15 +24,25 @@ std::span<std::byte, wire::kBlockHeaderBytes> header_of(std::span<std::byte> slo
 }  // namespace
 
 Contributions::Contributions(const Layout& layout, const codec::Recipe& recipe)
-    : layout_(layout), recipe_(recipe) {
-  if (!codec::is_lossy(recipe)) return;
-  floats_.resize(layout.chunk(0).elements);
-  if (codec::has_memory(recipe)) residual_.resize(layout.count());
-  if (recipe.quantizer.kind == codec::quantizer::Kind::lloyd) {
+    : layout_(layout), recipe_(recipe), owes_(layout.chunks()), saved_owes_(layout.chunks()) {
+  if (layout.is_tuned() || codec::is_lossy(recipe)) floats_.resize(layout.chunk(0).elements);
+  if (codec::has_memory(recipe)) remember();
+  // Under the tuner levels begin anew with each block, as the daemon's do.
+  if (!layout.is_tuned() && recipe.quantizer.kind == codec::quantizer::Kind::lloyd) {
     codebooks_.resize(layout.chunks() * codec::kCodebookLevels);
   }
-  saved_ = residual_;
   saved_codebooks_ = codebooks_;
+}
+
+void Contributions::remember() {
+  residual_.resize(layout_.count());
+  saved_.resize(layout_.count());
+}
+
+// A tensor that may lose nothing is never told a recipe with a memory.
+void Contributions::change_recipe(const codec::Recipe& recipe) {
+  recipe_ = recipe;
+  if (codec::has_memory(recipe)) remember();
 }
 
 template <typename Use>
@@ -43,20 +53,23 @@ void Contributions::for_each_contributed(Use use) const {
   }
 }
 
-void Contributions::encode(std::span<const std::byte> input, const Terms& terms,
+Lost Contributions::encode(std::span<const std::byte> input, const Terms& terms,
                            std::span<std::byte> slots, codec::Workspace& workspace) {
   TERN_CHECK(slots.size() >= layout_.bytes());
   save();
+  Lost lost;
   for (std::uint64_t number = 0; number < layout_.chunks(); ++number) {
     const Chunk chunk = layout_.chunk(number);
-    const Job job{chunk, input.data() + layout_.input_offset(chunk), terms,
-                  slots.subspan(layout_.slot_offset(chunk), layout_.said().slot_bytes), workspace};
+    const Job job{chunk,     input.data() + layout_.input_offset(chunk),
+                  terms,     slots.subspan(layout_.slot_offset(chunk), layout_.said().slot_bytes),
+                  workspace, lost};
     if (layout_.owns(chunk)) {
       copy_elements(job, job.slot.data() + wire::kBlockHeaderBytes);
     } else {
       contribute(job);
     }
   }
+  return lost;
 }
 
 void Contributions::save() noexcept {
@@ -65,21 +78,33 @@ void Contributions::save() noexcept {
       std::copy_n(residual_.data() + chunk.begin, chunk.elements, saved_.data() + chunk.begin);
     });
   }
+  std::copy(owes_.begin(), owes_.end(), saved_owes_.begin());
   std::copy(codebooks_.begin(), codebooks_.end(), saved_codebooks_.begin());
 }
 
 void Contributions::take_back() noexcept {
-  read_residual(saved_);
+  if (has_residual()) {
+    for_each_contributed([this](const Chunk& chunk) {
+      std::copy_n(saved_.data() + chunk.begin, chunk.elements, residual_.data() + chunk.begin);
+    });
+  }
+  std::copy(saved_owes_.begin(), saved_owes_.end(), owes_.begin());
   std::copy(saved_codebooks_.begin(), saved_codebooks_.end(), codebooks_.begin());
 }
 
 void Contributions::contribute(const Job& job) {
-  if (codec::is_lossy(recipe_) && adds(job.terms.reduction)) {
+  const bool sums = adds(job.terms.reduction);
+  const bool looks = job.chunk.number / layout_.said().nodes < job.terms.raw_first;
+  if (codec::is_lossy(recipe_) && sums && !looks) {
     const Encoded encoded = encode_lossy(job);
     if (encoded == Encoded::block) return;
-    return write_raw(job, encoded == Encoded::nonfinite);
+    if (encoded == Encoded::nonfinite || !layout_.is_tuned()) {
+      return write_raw(job, encoded == Encoded::nonfinite);
+    }
   }
-  if (codec::is_lossless(recipe_) && encode_lossless(job)) return;
+  // What loses nothing carries what is owed, in plain elements.
+  if (layout_.is_tuned() && sums && owes_[job.chunk.number] != 0 && pay_back(job)) return;
+  if (codec::is_lossless(recipe_) && !looks && encode_lossless(job)) return;
   write_raw(job, false);
 }
 
@@ -106,7 +131,26 @@ Contributions::Encoded Contributions::encode_lossy(const Job& job) {
       recipe_, request, {job.slot.subspan(wire::kBlockHeaderBytes), header}, job.workspace);
   if (encoded.nonfinite) return Encoded::nonfinite;
   wire::write_block_header(header, header_of(job.slot));
+  owes_[job.chunk.number] = 1;
+  job.lost.elements += job.chunk.elements;
+  job.lost.energy += encoded.input_energy;
+  job.lost.residual_energy += encoded.residual_energy;
   return Encoded::block;
+}
+
+bool Contributions::pay_back(const Job& job) {
+  const std::span<float> owed = std::span(residual_).subspan(job.chunk.begin, job.chunk.elements);
+  const auto values = floats_of(job);
+  if (codec::scan_max(values, owed.data(), job.terms.state_scale).nonfinite) return false;
+  for (std::size_t i = 0; i < owed.size(); ++i) {
+    floats_[i] = values[i] + job.terms.state_scale * owed[i];
+  }
+  codec::from_f32(layout_.dtype(), floats_.data(), job.chunk.elements,
+                  job.slot.data() + wire::kBlockHeaderBytes);
+  write_raw_header(job, false);
+  std::fill(owed.begin(), owed.end(), 0.0f);
+  owes_[job.chunk.number] = 0;
+  return true;
 }
 
 bool Contributions::encode_lossless(const Job& job) {
@@ -125,6 +169,10 @@ bool Contributions::encode_lossless(const Job& job) {
 
 void Contributions::write_raw(const Job& job, bool nonfinite) const {
   copy_elements(job, job.slot.data() + wire::kBlockHeaderBytes);
+  write_raw_header(job, nonfinite);
+}
+
+void Contributions::write_raw_header(const Job& job, bool nonfinite) const {
   wire::write_block_header(
       codec::raw_block_header(layout_.dtype(), job.chunk.elements, nonfinite, job.terms.use),
       header_of(job.slot));
@@ -162,10 +210,12 @@ void Contributions::write_residual(std::span<float> elements) const noexcept {
   });
 }
 
-void Contributions::read_residual(std::span<const float> elements) noexcept {
+void Contributions::read_residual(std::span<const float> elements) {
+  if (layout_.is_tuned()) remember();
   if (!has_residual()) return;
   for_each_contributed([&](const Chunk& chunk) {
     std::copy_n(elements.data() + chunk.begin, chunk.elements, residual_.data() + chunk.begin);
+    owes_[chunk.number] = 1;
   });
 }
 

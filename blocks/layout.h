@@ -27,6 +27,8 @@ class Layout {
   const tern_block_layout& said() const noexcept { return layout_; }
   std::uint64_t count() const noexcept { return layout_.count; }
   std::uint64_t chunks() const noexcept { return layout_.chunks; }
+  // The recipe is another for each operation.
+  bool is_tuned() const noexcept { return layout_.is_tuned != 0; }
   std::uint64_t bytes() const noexcept { return layout_.chunks * layout_.slot_bytes; }
   Chunk chunk(std::uint64_t number) const noexcept {
     const std::uint64_t begin = number * layout_.chunk_elements;

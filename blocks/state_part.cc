@@ -40,7 +40,7 @@ void StatePart::take(const Contributions& contributions) noexcept {
   if (!mine.empty()) contributions.write_residual(mine);
 }
 
-void StatePart::give(Contributions& contributions) const noexcept {
+void StatePart::give(Contributions& contributions) const {
   const std::span<float> mine = residual();
   if (!mine.empty()) contributions.read_residual(mine);
 }

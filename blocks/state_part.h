@@ -25,7 +25,7 @@ class StatePart {
   std::span<const std::byte> bytes() const noexcept { return bytes_; }
   // From and to the part. Nothing, where one of them has no residual.
   void take(const Contributions& contributions) noexcept;
-  void give(Contributions& contributions) const noexcept;
+  void give(Contributions& contributions) const;
 
  private:
   // Of all elements; empty: the part has none.

@@ -1,5 +1,6 @@
 #include "blocks/tensor_blocks.h"
 
+#include <chrono>
 #include <string>
 #include <utility>
 
@@ -12,6 +13,14 @@ namespace {
 Status status_of(tern_status status) {
   if (status == TERN_OK) return {};
   return fail(static_cast<Errc>(status), tern_error_detail());
+}
+
+Result<codec::Recipe> recipe_of(const tern_block_layout& said) {
+  const auto recipe = codec::parse_recipe(said.recipe);
+  if (recipe) return *recipe;
+  return fail(Errc::bad_recipe, std::string("ternd says the recipe ") + said.recipe +
+                                    ", which this libtern_blocks does not know: use that of "
+                                    "ternd's version");
 }
 
 // Much address space, of which a thread needs one.
@@ -28,12 +37,8 @@ Result<std::unique_ptr<TensorBlocks>> TensorBlocks::create(tern_client* client, 
   if (Status asked = status_of(tern_tensor_get_block_layout(tensor, &said)); !asked) {
     return tl::unexpected(asked.error());
   }
-  const auto recipe = codec::parse_recipe(said.recipe);
-  if (!recipe) {
-    return fail(Errc::bad_recipe, std::string("ternd says the recipe ") + said.recipe +
-                                      ", which this libtern_blocks does not know: use that of "
-                                      "ternd's version");
-  }
+  const auto recipe = recipe_of(said);
+  if (!recipe) return tl::unexpected(recipe.error());
   std::unique_ptr<TensorBlocks> blocks(
       new TensorBlocks({client, group, tensor}, Layout(said), *recipe));
   // The state passes through the arena, in room that the slots then have.
@@ -88,12 +93,28 @@ Status TensorBlocks::all_reduce(const Operation& operation) {
   if (Status asked = status_of(tern_tensor_get_block_layout(handles_.tensor, &said)); !asked) {
     return asked;
   }
+  tern_encoded encoded = TERN_ENCODED_INIT;
+  if (layout_.is_tuned()) {
+    // One of a newer ternd may be unknown here.
+    const auto recipe = codec::parse_recipe(said.recipe);
+    encoded.all_raw = recipe ? 0 : 1;
+    contributions_.change_recipe(recipe.value_or(codec::Recipe{}));
+  }
   const std::uint64_t bytes = layout_.count() * dtype_bytes(layout_.dtype());
-  contributions_.encode(
-      {operation.input, bytes},
-      {operation.reduction, operation.prescale, operation.state_scale, said.next_use}, slots_,
-      workspace());
+  const auto began = std::chrono::steady_clock::now();
+  const Lost lost = contributions_.encode({operation.input, bytes},
+                                          {operation.reduction, operation.prescale,
+                                           operation.state_scale, said.next_use, said.raw_first},
+                                          slots_, workspace());
+  const auto took = std::chrono::steady_clock::now() - began;
+  encoded.elements = lost.elements;
+  encoded.energy = lost.energy;
+  encoded.residual_energy = lost.residual_energy;
+  encoded.encode_ns = static_cast<std::uint64_t>(
+      std::chrono::duration_cast<std::chrono::nanoseconds>(took).count());
   tern_op op = TERN_OP_INIT;
+  // An older libtern has no such field.
+  if (layout_.is_tuned()) op.encoded = &encoded;
   op.tensor = handles_.tensor;
   op.input = op.output = slots_.data();
   op.reduction = static_cast<tern_reduction>(operation.reduction);
@@ -128,7 +149,7 @@ Status TensorBlocks::wait(std::int64_t timeout_ms) {
 }
 
 Status TensorBlocks::take_state() {
-  if (!contributions_.has_residual()) return {};
+  if (!layout_.is_tuned() && !contributions_.has_residual()) return {};
   const auto part = StatePart::of_daemon(handles_.tensor);
   if (!part) return tl::unexpected(part.error());
   part->give(contributions_);

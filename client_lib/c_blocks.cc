@@ -1,5 +1,7 @@
 // Blocks in place of elements, as C sees them.
 
+#include <cstddef>
+
 #include "client_lib/handles.h"
 #include "client_lib/sized_struct.h"
 #include "shm/sharding.h"
@@ -10,7 +12,7 @@ tern_status tern_tensor_get_block_layout(tern_tensor* tensor, tern_block_layout*
   if (tensor == nullptr || layout == nullptr) return refuse("tensor or layout is NULL");
   return guarded(*tensor->owner->owner, [&]() -> tern_status {
     if (const tern_status status = check_size(layout, "layout"); status != TERN_OK) return status;
-    const TensorState& state = *tensor->state;
+    TensorState& state = *tensor->state;
     if (!state.blocks) {
       set_error_detail("the tensor was declared without client_blocks");
       return TERN_ERR_UNKNOWN_TENSOR;
@@ -25,12 +27,16 @@ tern_status tern_tensor_get_block_layout(tern_tensor* tensor, tern_block_layout*
     known.most_block_bytes = blocks.most_block_bytes;
     known.tensor = state.id;
     known.seed = blocks.seed;
-    known.next_use = tensor->owner->owner->client->uses_of(state);
+    const auto next = tensor->owner->owner->client->tell_next_use(
+        state, layout->struct_size > offsetof(tern_block_layout, is_tuned));
+    known.next_use = next.number;
+    known.is_tuned = blocks.is_tuned ? 1 : 0;
+    known.raw_first = next.by.raw_first;
     known.node = static_cast<std::uint32_t>(state.group->node);
     known.nodes = state.group->node_count;
     known.first_owner = static_cast<std::uint32_t>(tern::shm::spread_of(state.id, 0) % known.nodes);
     known.dtype = static_cast<tern_dtype>(state.dtype);
-    blocks.recipe.copy(known.recipe, sizeof known.recipe - 1);
+    blocks.recipes[next.by.recipe].copy(known.recipe, sizeof known.recipe - 1);
     write_struct(known, layout);
     return TERN_OK;
   });

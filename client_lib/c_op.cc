@@ -118,6 +118,10 @@ tern_status read_slots(const tern_op& op, OpRequest& request) {
   if (!request.plan->takes_client_blocks) return refuse("client_blocks is for all_reduce");
   if (request.prescale != 1.0f) return refuse("blocks have no prescale: encode what has it");
   if (op.recipe != nullptr) return refuse("an operation with blocks has no recipe of its own");
+  if (op.encoded != nullptr) {
+    const tern_status status = read_struct(op.encoded, "encoded", request.encoded);
+    if (status != TERN_OK) return status;
+  }
   request.input = op.input != nullptr ? op.input : op.output;
   request.output = op.output != nullptr ? op.output : const_cast<void*>(op.input);
   if (request.input == nullptr) return refuse("input and output are both NULL");
@@ -141,6 +145,7 @@ std::uintptr_t first_element(const void* memory, const tern::plan::Range& elemen
 // Either pointer may be NULL for "in place": each element of the op then has one address.
 tern_status read_memory(const tern_op& op, OpRequest& request) {
   if (request.has_blocks()) return read_slots(op, request);
+  if (op.encoded != nullptr) return refuse("encoded is for tensors with client_blocks");
   const tern::plan::Extents extents = request.extents();
   const std::size_t element = tern::dtype_bytes(request.dtype);
   if (extents.input.count + extents.output.count == 0) return TERN_OK;

@@ -65,11 +65,13 @@ class Client {
   Result<std::uint64_t> export_state(const TensorState& tensor, std::span<std::byte> part);
   Status import_state(const TensorState& tensor, std::span<const std::span<const std::byte>> parts);
   Result<shm::TensorStatsPacket> stats(const TensorState& tensor);
-  // How many operations on the tensor were submitted so far.
-  std::uint64_t uses_of(const TensorState& tensor) {
-    const std::lock_guard lock(mutex_);
-    return tensor.next_sequence;
-  }
+  struct NextUse {
+    std::uint64_t number = 0;  // how many operations on the tensor were submitted so far
+    shm::EncodedBy by;
+  };
+  // Of a tensor with client_blocks, whose program is told so now. One that does not expect the recipe
+  // to change is told raw.
+  NextUse tell_next_use(TensorState& tensor, bool expects_changes);
 
   // All or none of them. Gives each request a ticket, or all together one.
   Status submit(std::span<const OpRequest> requests, std::span<std::uint64_t> tickets);

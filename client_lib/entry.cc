@@ -3,6 +3,18 @@
 #include <bit>
 
 namespace tern::client_lib {
+namespace {
+
+void say_encoding(const tern_encoded& encoded, const shm::EncodedBy& told,
+                  shm::SubmitEntry& entry) noexcept {
+  entry.encoded_by = (encoded.all_raw != 0 ? shm::EncodedBy{} : told).packed();
+  entry.encoded_elements = encoded.elements;
+  entry.encoded_energy_bits = std::bit_cast<std::uint64_t>(encoded.energy);
+  entry.encoded_residual_bits = std::bit_cast<std::uint64_t>(encoded.residual_energy);
+  entry.encoded_ns = encoded.encode_ns;
+}
+
+}  // namespace
 
 shm::SubmitEntry entry_of(const OpRequest& request, const Op& op, std::uint64_t ticket,
                           const ArenaMemory& arena) noexcept {
@@ -31,7 +43,10 @@ shm::SubmitEntry entry_of(const OpRequest& request, const Op& op, std::uint64_t 
     entry.input_region = input.region;
     entry.input_offset = input.offset;
   }
-  if (request.has_blocks()) entry.flags |= shm::kEntryHasBlocks;
+  if (request.has_blocks()) {
+    entry.flags |= shm::kEntryHasBlocks;
+    if (tensor->blocks->is_tuned) say_encoding(request.encoded, tensor->told_by, entry);
+  }
   if (op.counts_copy != kNoOffset) {
     entry.flags |= shm::kEntryHasCounts;
     entry.counts_offset = op.counts_copy;

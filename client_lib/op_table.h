@@ -19,7 +19,9 @@
 #include "client_lib/include/tern/tern.h"
 #include "plan/plan.h"
 #include "shm/block_slots.h"
+#include "shm/encoded_by.h"
 #include "shm/layout.h"
+#include "shm/sharding.h"
 
 namespace tern::client_lib {
 
@@ -61,7 +63,9 @@ struct TensorBlocks {
   bool travels_whole = false;
   std::uint64_t most_block_bytes = 0;
   std::uint64_t seed = 0;
-  std::string recipe;
+  // One, or those among which the tuner chooses.
+  std::vector<std::string> recipes;
+  bool is_tuned = false;
 };
 
 // A declared tensor. Guarded by: as above.
@@ -78,6 +82,21 @@ struct TensorState {
   std::uint64_t next_sequence = 0;
   std::uint64_t in_flight = 0;
   bool released = false;
+  // Where the tuner chooses: how the next op is to be encoded, and how the program has last been told
+  // to encode it.
+  shm::EncodedBy next_by;
+  shm::EncodedBy told_by;
+
+  // `packed`: of a completion, foreign. The word of the lane that counts an op counts.
+  void take_choice(std::uint32_t lane, std::uint32_t packed) noexcept {
+    if (!blocks || !blocks->is_tuned || packed == 0 ||
+        (packed & shm::EncodedBy::kReservedBits) != 0 ||
+        lane != shm::first_lane(id, 0, group->lane_count)) {
+      return;
+    }
+    const shm::EncodedBy chosen = shm::EncodedBy::of(packed);
+    if (chosen.recipe < blocks->recipes.size()) next_by = chosen;
+  }
 };
 
 // What a recv has received.

@@ -62,6 +62,7 @@ struct OpRequest {
   std::uint32_t root = 0;  // of a send or recv: the other rank, or shm::kAnySource
   std::uint32_t tag = 0;
   tern_received* received = nullptr;  // written to when the op is reported to have succeeded
+  tern_encoded encoded = TERN_ENCODED_INIT;
   std::int32_t priority = 0;
   float prescale = 1;
   float state_scale = 1;

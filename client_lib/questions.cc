@@ -139,6 +139,7 @@ Status Questions::leave(const GroupState& group) {
 Result<std::shared_ptr<TensorState>> Questions::declare(const std::shared_ptr<GroupState>& group,
                                                         const DeclareOptions& options,
                                                         std::uint32_t daemon_features) {
+  const bool takes_choices = (daemon_features & shm::kFeatureTunedBlocks) != 0;
   if (options.client_blocks && (daemon_features & shm::kFeatureBlocks) == 0) {
     return fail(Errc::unsupported,
                 "this ternd is of a version that takes no blocks: declare the tensor without "
@@ -150,7 +151,9 @@ Result<std::shared_ptr<TensorState>> Questions::declare(const std::shared_ptr<Gr
   question.dtype = static_cast<std::uint8_t>(options.dtype);
   question.role = static_cast<std::uint8_t>(options.role);
   question.exempt = options.exempt ? 1 : 0;
-  question.client_blocks = options.client_blocks ? 1 : 0;
+  if (options.client_blocks) {
+    question.client_blocks = takes_choices ? shm::kBlocksByTuner : shm::kBlocksByRecipe;
+  }
   question.priority = options.priority;
   write_text(question.name, options.name);
   write_text(question.recipe, options.recipe);
@@ -186,11 +189,29 @@ Result<TensorBlocks> Questions::blocks(const TensorState& tensor) {
   if (reply->chunk_elements == 0 || !shm::terminated(reply->recipe) || reply->recipe[0] == '\0') {
     return nonsense("ternd said impossible things of a tensor's blocks");
   }
-  return TensorBlocks{{tensor.count, reply->chunk_elements, dtype_bytes(tensor.dtype)},
+  TensorBlocks blocks{{tensor.count, reply->chunk_elements, dtype_bytes(tensor.dtype)},
                       reply->travels_whole != 0,
                       reply->most_block_bytes,
                       reply->seed,
-                      reply->recipe};
+                      {reply->recipe},
+                      reply->is_tuned != 0};
+  if (!blocks.is_tuned) return blocks;
+  auto recipes = this->recipes(tensor);
+  if (!recipes) return tl::unexpected(std::move(recipes.error()));
+  blocks.recipes = std::move(*recipes);
+  return blocks;
+}
+
+Result<std::vector<std::string>> Questions::recipes(const TensorState& tensor) {
+  Result<shm::TensorRecipesPacket> reply =
+      requests_.ask<shm::TensorRecipesPacket>(about(tensor, shm::PacketKind::tensor_recipes),
+                                              shm::PacketKind::tensor_recipes_reply, deadline());
+  if (!reply) return tl::unexpected(std::move(reply.error()));
+  const auto is_text = [](const auto& text) { return shm::terminated(text) && text[0] != '\0'; };
+  const bool sound = reply->count != 0 && reply->count <= shm::kMaxTunedRecipes &&
+                     std::all_of(reply->recipes, reply->recipes + reply->count, is_text);
+  if (!sound) return nonsense("ternd said impossible things of a tensor's recipes");
+  return std::vector<std::string>(reply->recipes, reply->recipes + reply->count);
 }
 
 Status Questions::release(const TensorState& tensor) {

@@ -62,6 +62,7 @@ class Questions {
  private:
   // Of a tensor with client_blocks.
   Result<TensorBlocks> blocks(const TensorState& tensor);
+  Result<std::vector<std::string>> recipes(const TensorState& tensor);
   Deadline join_deadline(const JoinOptions& options) const noexcept;
   Deadline deadline() const noexcept { return Deadline::after_ms(timeout_ms_); }
   tl::unexpected<Error> nonsense(const char* text);

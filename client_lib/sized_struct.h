@@ -31,6 +31,8 @@ inline constexpr std::size_t kFirstBytes<tern_batch> = 32;
 template <>
 inline constexpr std::size_t kFirstBytes<tern_block_layout> = 152;
 template <>
+inline constexpr std::size_t kFirstBytes<tern_encoded> = 40;
+template <>
 inline constexpr std::size_t kFirstBytes<tern_device_report> = 104;
 
 }  // namespace tern

@@ -209,6 +209,12 @@ void Client::abandon_op(Op& op) noexcept {
   ops_.release(op);
 }
 
+Client::NextUse Client::tell_next_use(TensorState& tensor, bool expects_changes) {
+  const std::lock_guard lock(mutex_);
+  tensor.told_by = expects_changes ? tensor.next_by : shm::EncodedBy{};
+  return {tensor.next_sequence, tensor.told_by};
+}
+
 Status Client::cancel(std::uint64_t ticket) {
   std::unique_lock lock(mutex_);
   poll_completions();

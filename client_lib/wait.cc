@@ -190,6 +190,7 @@ void Client::take_completion(std::uint32_t lane, const shm::CompletionEntry& ent
     op->status = known_code(entry.status);
     std::memcpy(op->detail, entry.detail, sizeof op->detail);
   }
+  if (op->tensor) op->tensor->take_choice(lane, entry.encode_next_by);
   if (op->passes) op->what_came = {entry.source, entry.elements};
   if (op->pending_lanes == 0) end_op(*op);
 }

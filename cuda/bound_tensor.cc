@@ -36,7 +36,7 @@ Result<std::unique_ptr<BoundTensor>> BoundTensor::create(const Place& place, ter
   Status done =
       keep(TensorSlots::create(place.device.driver, place.client, made->map_.bytes(), pin_failed),
            made->slots_);
-  if (done) done = made->make_passes(*recipe, *layout);
+  if (done) done = made->make_passes(*recipe, *layout, !part->floats().empty());
   if (done) done = made->fill_residual(*part);
   // Also after an error: what is given back must not be written to any more.
   const Status finished = place.stream.finish();
@@ -45,16 +45,21 @@ Result<std::unique_ptr<BoundTensor>> BoundTensor::create(const Place& place, ter
   return made;
 }
 
-Status BoundTensor::make_passes(const DeviceRecipe& recipe, const tern_block_layout& layout) {
+Status BoundTensor::make_passes(const DeviceRecipe& recipe, const tern_block_layout& layout,
+                                bool has_state) {
   const Device& device = place_.device;
-  owes_ = recipe.has_residual();
+  // A tensor that may lose nothing has none, whatever the tuner chooses for it.
+  const bool is_tuned = layout.is_tuned != 0 && has_state;
+  owes_ = is_tuned || recipe.has_residual();
   if (owes_ && map_.contributed_elements() != 0) {
     auto kept = keep(Residual::create(device, map_), residual_);
     if (!kept) return kept;
+    if (is_tuned) owed_ = std::make_unique<Owed>(device, map_, *slots_, *residual_);
   }
-  auto kept = keep(
-      EncodePass::create({device, map_, *slots_, residual_.get()}, recipe, layout.most_block_bytes),
-      encode_pass_);
+  auto kept = keep(EncodePass::create({device, map_, *slots_, residual_.get(), owed_.get(),
+                                       layout.most_block_bytes, layout.is_tuned != 0},
+                                      recipe),
+                   encode_pass_);
   if (!kept) return kept;
   kept = keep(DecodePass::create(device, map_, *slots_), decode_pass_);
   if (!kept) return kept;
@@ -63,10 +68,14 @@ Status BoundTensor::make_passes(const DeviceRecipe& recipe, const tern_block_lay
   return keep(gpu::Stopwatch::create(device.driver), decode_watch_);
 }
 
-Result<std::uint64_t> BoundTensor::next_step() const {
+Result<BoundTensor::NextUse> BoundTensor::prepare() {
   const auto layout = layout_of(tensor_);
   if (!layout) return tl::unexpected(layout.error());
-  return layout->next_use;
+  // What there are no kernels for goes raw.
+  if (owed_ != nullptr) {
+    encode_pass_->change_recipe(DeviceRecipe::of(layout->recipe).value_or(DeviceRecipe()));
+  }
+  return NextUse{layout->next_use, layout->raw_first};
 }
 
 Result<StatePart> BoundTensor::export_state() const {
@@ -108,6 +117,7 @@ Status BoundTensor::fill_residual(StatePart& part) {
   if (part.floats().empty()) {
     return fail(Errc::state_mismatch, "the daemon's part of the state has no residual");
   }
+  if (owed_ != nullptr) owed_->assume_all();
   return residual_->put(part.floats(), place_.stream.get());
 }
 

@@ -30,14 +30,17 @@ class BoundTensor {
   tern_group* group() const noexcept { return place_.group; }
   std::uint64_t count() const noexcept { return map_.count(); }
   const TensorSlots& slots() const noexcept { return *slots_; }
-  Residual* residual() noexcept { return residual_.get(); }
   EncodePass& encode_pass() noexcept { return *encode_pass_; }
   DecodePass& decode_pass() noexcept { return *decode_pass_; }
   const gpu::Stopwatch& encode_watch() const noexcept { return *encode_watch_; }
   const gpu::Stopwatch& decode_watch() const noexcept { return *decode_watch_; }
 
-  // What the next operation's blocks say of their step.
-  Result<std::uint64_t> next_step() const;
+  struct NextUse {
+    std::uint64_t step;       // what the operation's blocks say
+    std::uint32_t raw_first;  // of the chunks of each other node so many go raw
+  };
+  // The next operation is encoded as the daemon says. Requires: nothing is in flight.
+  Result<NextUse> prepare();
 
   // With the device's residual in the daemon's part; and the other way round. Both wait for
   // the place's stream. Requires: nothing is in flight.
@@ -56,7 +59,7 @@ class BoundTensor {
   BoundTensor(const Place& place, tern_tensor* tensor, ChunkMap map)
       : place_(place), tensor_(tensor), map_(std::move(map)) {}
 
-  Status make_passes(const DeviceRecipe& recipe, const tern_block_layout& layout);
+  Status make_passes(const DeviceRecipe& recipe, const tern_block_layout& layout, bool has_state);
   // Enqueues it. Requires: the part stays until that is done.
   Status fill_residual(StatePart& part);
 
@@ -66,6 +69,7 @@ class BoundTensor {
   bool owes_ = false;  // the recipe has a residual, be it all of the daemon's
   std::unique_ptr<TensorSlots> slots_;
   std::unique_ptr<Residual> residual_;  // null: there is none
+  std::unique_ptr<Owed> owed_;          // null: there is none, or the recipe stays
   std::unique_ptr<EncodePass> encode_pass_;
   std::unique_ptr<DecodePass> decode_pass_;
   std::unique_ptr<gpu::Stopwatch> encode_watch_;

@@ -22,14 +22,15 @@ Result<ChunkMap> ChunkMap::of(const tern_block_layout& layout) {
   map.count_ = layout.count;
   map.slot_bytes_ = layout.slot_bytes;
   map.most_elements_ = static_cast<std::uint32_t>(most);
+  map.nodes_ = layout.nodes;
   for (std::uint64_t c = 0; c < layout.chunks; ++c) {
     const std::uint64_t begin = c * layout.chunk_elements;
     const bool owned =
         layout.travels_whole == 0 && (layout.first_owner + c) % layout.nodes == layout.node;
     const auto elements =
         static_cast<std::uint32_t>(std::min(layout.chunk_elements, layout.count - begin));
-    map.chunks_.push_back(
-        {begin, c * layout.slot_bytes, map.contributed_elements_, elements, !owned});
+    map.chunks_.push_back({begin, c * layout.slot_bytes, map.contributed_elements_, elements,
+                           static_cast<std::uint32_t>(c), !owned});
     if (owned) continue;
     ++map.contributed_chunks_;
     map.contributed_elements_ += elements;

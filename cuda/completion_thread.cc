@@ -120,9 +120,10 @@ void CompletionThread::on_encoded(Operation& operation) {
   EncodePass& pass = operation.tensor->encode_pass();
   parts_.use.encoded(operation.tensor->encode_watch().elapsed_ns());
   const std::size_t not_finite = pass.read_outcomes();
+  // Not on the stream of encoding, which may wait for the program's by now.
+  if (auto paid = pass.pay_back(parts_.decode_stream); !paid) return end(operation, paid);
   if (not_finite == 0) return submit(operation);
   parts_.use.went_raw(not_finite);
-  // Not on the stream of encoding, which may wait for the program's by now.
   const gpu::Stream stream = parts_.decode_stream.get();
   // Also after an error the copies that are enqueued have to be done before a slot is used again.
   operation.result = pass.lower(stream);
@@ -141,8 +142,10 @@ void CompletionThread::submit(Operation& operation) {
     return end(operation, fail(Errc::cancelled, "it was cancelled before it was submitted"));
   }
   const BoundTensor& tensor = *operation.tensor;
-  operation.tensor->encode_pass().write_raw_headers();
+  EncodePass& pass = operation.tensor->encode_pass();
+  pass.write_raw_headers();
   tern_op op = TERN_OP_INIT;
+  op.encoded = pass.told(tensor.encode_watch().elapsed_ns());
   op.tensor = tensor.tensor();
   op.input = tensor.slots().memory();
   op.output = tensor.slots().memory();
@@ -184,7 +187,7 @@ void CompletionThread::decode(Operation& operation) {
   parts_.table.set_stage(operation, Stage::decoding);
   // The owners have the contributions, whatever happens to the result here.
   BoundTensor& tensor = *operation.tensor;
-  if (tensor.encode_pass().changes_residual()) tensor.residual()->commit();
+  tensor.encode_pass().commit();
   operation.result = enqueue_decoding(operation);
   parts_.use.decoded_by_processor(tensor.decode_pass().processor_blocks());
   // Also after an error: what is enqueued has to be done before anything is used again.

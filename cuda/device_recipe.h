@@ -20,6 +20,8 @@ struct KernelChoice {
 
 class DeviceRecipe {
  public:
+  // Raw.
+  DeviceRecipe() = default;
   // `text` as a layout has it. Refused: what has no kernels.
   static Result<DeviceRecipe> of(std::string_view text);
 
@@ -34,8 +36,6 @@ class DeviceRecipe {
   Result<KernelChoice> encoder(std::uint32_t elements, std::uint32_t shared_bytes) const;
 
  private:
-  DeviceRecipe() = default;
-
   codec::Recipe recipe_;
   std::variant<codec::device::ElementStage, codec::device::ThreelcStage> stage_;
 };

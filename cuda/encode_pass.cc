@@ -1,6 +1,7 @@
 #include "cuda/encode_pass.h"
 
 #include <algorithm>
+#include <chrono>
 
 #include "codec/codec.h"
 
@@ -10,37 +11,50 @@ using codec::device::EncodeChunk;
 using codec::device::EncodeOutcome;
 
 Result<std::unique_ptr<EncodePass>> EncodePass::create(const Parts& parts,
-                                                       const DeviceRecipe& recipe,
-                                                       std::uint64_t most_block_bytes) {
+                                                       const DeviceRecipe& recipe) {
   std::unique_ptr<EncodePass> pass(new EncodePass(parts, recipe));
+  std::size_t may_be_encoded = 0;
   for (const ChunkPlace& chunk : parts.map.chunks()) {
-    if (!chunk.contributed) {
-      pass->plain_.push_back(&chunk);
-    } else if (recipe.encodes() && pass->has_room(chunk, most_block_bytes)) {
-      pass->encoded_.push_back(&chunk);
-    } else {
-      pass->too_long_.push_back(&chunk);
-    }
+    if (!chunk.contributed) pass->plain_.push_back(&chunk);
+    const bool may = parts.owed != nullptr || (recipe.encodes() && pass->has_room(chunk));
+    if (chunk.contributed && may) ++may_be_encoded;
   }
-  if (pass->encoded_.empty()) return pass;
+  if (may_be_encoded == 0) return pass;
+  if (auto chosen = pass->choose_kernel(); !chosen) return tl::unexpected(chosen.error());
   const gpu::Driver& driver = parts.device.driver;
-  auto kernel = recipe.encoder(parts.map.most_elements(),
-                               static_cast<std::uint32_t>(driver.device().shared_bytes));
-  if (!kernel) return tl::unexpected(kernel.error());
-  pass->kernel_ = *kernel;
-  auto orders = Orders<EncodeChunk>::create(driver, pass->encoded_.size());
+  auto orders = Orders<EncodeChunk>::create(driver, may_be_encoded);
   if (!orders) return tl::unexpected(orders.error());
   pass->orders_.emplace(std::move(*orders));
-  auto outcomes = Answers<EncodeOutcome>::create(driver, pass->encoded_.size());
+  auto outcomes = Answers<EncodeOutcome>::create(driver, may_be_encoded);
   if (!outcomes) return tl::unexpected(outcomes.error());
   pass->outcomes_.emplace(std::move(*outcomes));
   return pass;
 }
 
-bool EncodePass::has_room(const ChunkPlace& chunk, std::uint64_t most_block_bytes) const {
+Status EncodePass::choose_kernel() {
+  if (!recipe_.encodes()) return {};
+  const gpu::Driver& driver = parts_.device.driver;
+  auto kernel = recipe_.encoder(parts_.map.most_elements(),
+                                static_cast<std::uint32_t>(driver.device().shared_bytes));
+  if (!kernel) return tl::unexpected(kernel.error());
+  kernel_ = *kernel;
+  return {};
+}
+
+void EncodePass::change_recipe(const DeviceRecipe& recipe) {
+  recipe_ = recipe;
+  if (!choose_kernel()) recipe_ = DeviceRecipe();
+}
+
+bool EncodePass::has_room(const ChunkPlace& chunk) const {
   const std::size_t bytes =
       wire::kBlockHeaderBytes + codec::encode_bound(recipe_.recipe(), chunk.elements);
-  return bytes <= std::min<std::uint64_t>(most_block_bytes, parts_.map.slot_bytes());
+  return bytes <= std::min<std::uint64_t>(parts_.most_block_bytes, parts_.map.slot_bytes());
+}
+
+bool EncodePass::is_encoded(const ChunkPlace& chunk) const {
+  return input_.is_sum && recipe_.encodes() && has_room(chunk) &&
+         chunk.number / parts_.map.nodes() >= input_.raw_first;
 }
 
 EncodeChunk EncodePass::order_for(const ChunkPlace& chunk, std::size_t number) const {
@@ -58,20 +72,20 @@ EncodeChunk EncodePass::order_for(const ChunkPlace& chunk, std::size_t number) c
 
 Status EncodePass::enqueue(const Input& input, gpu::Stream stream) {
   input_ = input;
-  not_finite_.clear();
-  const auto lower_all = [&](const std::vector<const ChunkPlace*>& chunks) -> Status {
-    for (const ChunkPlace* const chunk : chunks) {
-      if (auto lowered = lower_chunk(*chunk, stream); !lowered) return lowered;
-    }
-    return {};
-  };
-  if (auto lowered = lower_all(plain_); !lowered) return lowered;
-  if (auto lowered = lower_all(too_long_); !lowered) return lowered;
-  if (!input.is_sum) return lower_all(encoded_);
-  if (encoded_.empty()) return {};
-  if (parts_.residual != nullptr) {
+  for (auto* const chunks : {&encoded_, &raw_, &paying_, &not_finite_}) chunks->clear();
+  for (const ChunkPlace& chunk : parts_.map.chunks()) {
+    if (!chunk.contributed) continue;
+    const bool encodes = is_encoded(chunk);
+    (encodes ? encoded_ : raw_).push_back(&chunk);
+    const bool pays = !encodes && input.is_sum && parts_.owed != nullptr;
+    if (pays && parts_.owed->holds(chunk)) paying_.push_back(&chunk);
+  }
+  if (auto lowered = lower_all(plain_, stream); !lowered) return lowered;
+  if (auto lowered = lower_all(raw_, stream); !lowered) return lowered;
+  if (changes_residual()) {
     if (auto copied = parts_.residual->begin(stream); !copied) return copied;
   }
+  if (encoded_.empty()) return {};
   for (std::size_t i = 0; i < encoded_.size(); ++i) {
     orders_->host()[i] = order_for(*encoded_[i], i);
   }
@@ -83,25 +97,43 @@ Status EncodePass::enqueue(const Input& input, gpu::Stream stream) {
                                       stream);
 }
 
+Status EncodePass::lower_all(const std::vector<const ChunkPlace*>& chunks,
+                             gpu::Stream stream) const {
+  for (const ChunkPlace* const chunk : chunks) {
+    if (auto lowered = lower_chunk(*chunk, stream); !lowered) return lowered;
+  }
+  return {};
+}
+
 Status EncodePass::lower_chunk(const ChunkPlace& chunk, gpu::Stream stream) const {
   return gpu::copy_down(parts_.device.driver, parts_.slots.elements(chunk),
                         input_.elements + chunk.begin * sizeof(float), stream);
 }
 
 std::size_t EncodePass::read_outcomes() {
-  if (!input_.is_sum) return 0;
+  if (parts_.owed != nullptr) parts_.owed->begin();
   for (std::size_t i = 0; i < encoded_.size(); ++i) {
-    if (outcomes_->host()[i].nonfinite != 0) not_finite_.push_back(encoded_[i]);
+    if (outcomes_->host()[i].nonfinite != 0) {
+      not_finite_.push_back(encoded_[i]);
+    } else if (parts_.owed != nullptr) {
+      parts_.owed->owe(*encoded_[i]);
+    }
   }
   return not_finite_.size();
 }
 
-Status EncodePass::lower(gpu::Stream stream) const {
-  for (const ChunkPlace* const chunk : not_finite_) {
-    if (auto lowered = lower_chunk(*chunk, stream); !lowered) return lowered;
-  }
-  return {};
+Status EncodePass::pay_back(const gpu::OwnStream& stream) {
+  paid_ns_ = 0;
+  if (paying_.empty()) return {};
+  const auto began = std::chrono::steady_clock::now();
+  Status paid = parts_.owed->pay_back(paying_, input_.state_scale, stream);
+  const auto took = std::chrono::steady_clock::now() - began;
+  paid_ns_ = static_cast<std::uint64_t>(
+      std::chrono::duration_cast<std::chrono::nanoseconds>(took).count());
+  return paid;
 }
+
+Status EncodePass::lower(gpu::Stream stream) const { return lower_all(not_finite_, stream); }
 
 void EncodePass::write_raw_headers() const {
   const auto write = [this](const std::vector<const ChunkPlace*>& chunks, bool nonfinite) {
@@ -112,9 +144,29 @@ void EncodePass::write_raw_headers() const {
                                                         wire::kBlockHeaderBytes));
     }
   };
-  write(too_long_, false);
+  write(raw_, false);
   write(not_finite_, true);
-  if (!input_.is_sum) write(encoded_, false);
+}
+
+const tern_encoded* EncodePass::told(std::uint64_t device_ns) noexcept {
+  if (!parts_.is_tuned) return nullptr;
+  told_ = TERN_ENCODED_INIT;
+  // There is no kernel, or no chunk that would have room.
+  told_.all_raw = encoded_.empty() && input_.is_sum && input_.raw_first == 0 ? 1 : 0;
+  told_.encode_ns = device_ns + paid_ns_;
+  for (std::size_t i = 0; i < encoded_.size(); ++i) {
+    const EncodeOutcome& outcome = outcomes_->host()[i];
+    if (outcome.nonfinite != 0) continue;
+    told_.elements += encoded_[i]->elements;
+    told_.energy += outcome.input_energy;
+    told_.residual_energy += outcome.residual_energy;
+  }
+  return &told_;
+}
+
+void EncodePass::commit() noexcept {
+  if (parts_.owed != nullptr) parts_.owed->commit();
+  if (changes_residual()) parts_.residual->commit();
 }
 
 HeldBytes EncodePass::held() const noexcept {

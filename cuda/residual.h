@@ -22,6 +22,12 @@ class Residual {
   // The copy is made on the stream, where the kernels then change it.
   Status begin(gpu::Stream stream) const;
   float* next(const ChunkPlace& chunk) const noexcept { return place(*next_, chunk); }
+  gpu::DeviceAddress next_on_device(const ChunkPlace& chunk) const noexcept {
+    return gpu::as_address(next(chunk));
+  }
+  gpu::DeviceAddress now_on_device(const ChunkPlace& chunk) const noexcept {
+    return gpu::as_address(place(*current_, chunk));
+  }
   // The operation has succeeded.
   void commit() noexcept { std::swap(current_, next_); }
 

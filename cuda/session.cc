@@ -144,10 +144,18 @@ Result<tern_ticket> Session::all_reduce(BoundTensor& tensor, const Work& work,
   return ticket;
 }
 
+Result<BoundTensor::NextUse> Session::prepare(BoundTensor& tensor) {
+  try {
+    return tensor.prepare();
+  } catch (const std::bad_alloc&) {
+    return tl::unexpected(no_memory().error());
+  }
+}
+
 Status Session::enqueue(Operation& operation, const Work& work, gpu::Stream program) {
-  const auto step = operation.tensor->next_step();
+  const auto next = prepare(*operation.tensor);
   const Result<const gpu::OwnStream*> encoder =
-      step ? encode_streams_->behind(program) : tl::unexpected(step.error());
+      next ? encode_streams_->behind(program) : tl::unexpected(next.error());
   Status done = encoder ? order_->follow((*encoder)->get(), program)
                         : Status(tl::unexpected(encoder.error()));
   // Before anything runs: a stream that cannot wait gets no operation.
@@ -161,7 +169,8 @@ Status Session::enqueue(Operation& operation, const Work& work, gpu::Stream prog
   operation.encoder = *encoder;
   const bool is_sum = work.reduction == TERN_SUM || work.reduction == TERN_AVERAGE;
   try {
-    done = enqueue_encoding(operation, {work.input, work.state_scale, *step, is_sum});
+    done = enqueue_encoding(operation,
+                            {work.input, work.state_scale, next->step, next->raw_first, is_sum});
   } catch (const std::bad_alloc&) {
     done = no_memory();
   }

@@ -59,6 +59,7 @@ class Session {
   Session(tern_client* client, std::uint32_t operations) : client_(client), table_(operations) {}
 
   Status set_up(const Options& options);
+  static Result<BoundTensor::NextUse> prepare(BoundTensor& tensor);
   Status enqueue(Operation& operation, const Work& work, gpu::Stream program);
   Status enqueue_encoding(Operation& operation, const EncodePass::Input& input);
   Status call_behind_encoding(const Operation& operation);

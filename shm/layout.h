@@ -133,8 +133,14 @@ struct SubmitEntry {
   // elsewhere, and here is how far the copying has come (shm/copy_progress.h). Otherwise zero.
   std::uint64_t progress_offset;
   std::uint32_t progress_records;  // room of each lane's list, at most kMaxDeliveredRecords
-  std::uint32_t reserved1;
-  std::uint64_t reserved2[10];
+  // With kEntryHasBlocks, of a tensor with kBlocksByTuner: how the client has encoded the blocks
+  // (shm/encoded_by.h), and what the tuner cannot see of them. Zero: nothing is said. Otherwise zero.
+  std::uint32_t encoded_by;
+  std::uint64_t encoded_elements;       // that went into lossy blocks; the next two are of these
+  std::uint64_t encoded_energy_bits;    // f64: the sum of squares of values
+  std::uint64_t encoded_residual_bits;  // f64: the sum of squares that is left in the residual
+  std::uint64_t encoded_ns;             // the time in which the client wrote all slots
+  std::uint64_t reserved2[6];
 };
 TERN_FORMAT_STRUCT(SubmitEntry, 256);
 static_assert(offsetof(SubmitEntry, group) == 16);
@@ -178,7 +184,11 @@ struct CompletionEntry {
   std::uint64_t bytes_sent;   // blocks this lane sent for the op
   char detail[kDetailBytes];  // zero-terminated sentence; empty on success
   std::uint64_t elements;     // of a recv that succeeded: how many came; otherwise zero
-  std::uint64_t reserved1[4];
+  // Of a tensor with kBlocksByTuner: how its next op is to be encoded (shm/encoded_by.h). The word of
+  // the lane that has chunk 0 counts. Zero: nothing is said.
+  std::uint32_t encode_next_by;
+  std::uint32_t reserved0;
+  std::uint64_t reserved1[3];
 };
 TERN_FORMAT_STRUCT(CompletionEntry, 256);
 static_assert(offsetof(CompletionEntry, detail) == 24);
@@ -213,7 +223,9 @@ enum class PacketKind : std::uint16_t {
   region_free = 22,        // RegionPacket -> done, when no op uses it
   tensor_blocks = 23,      // TensorReleasePacket -> tensor_blocks_reply
   tensor_blocks_reply = 24,
-  device_report = 25,  // client -> daemon: DeviceReportPacket, without an answer
+  device_report = 25,   // client -> daemon: DeviceReportPacket, without an answer
+  tensor_recipes = 26,  // TensorReleasePacket -> tensor_recipes_reply
+  tensor_recipes_reply = 27,
 };
 
 struct PacketHeader {
@@ -255,6 +267,7 @@ inline constexpr std::uint32_t kFeatureSharesDown = 8;     // it takes kEntrySha
 inline constexpr std::uint32_t kFeaturePassProgress = 16;  // kEntryHasProgress of sends and recvs
 inline constexpr std::uint32_t kFeatureBlocks = 32;        // TensorDeclarePacket::client_blocks
 inline constexpr std::uint32_t kFeatureDevices = 64;       // it takes device_report
+inline constexpr std::uint32_t kFeatureTunedBlocks = 128;  // it takes kBlocksByTuner
 
 struct GroupMintedPacket {
   PacketHeader header;
@@ -331,6 +344,12 @@ struct GroupLeavePacket {
 };
 TERN_FORMAT_STRUCT(GroupLeavePacket, 24);
 
+// TensorDeclarePacket::client_blocks: entries have blocks, see TensorBlocksPacket.
+inline constexpr std::uint8_t kBlocksByRecipe = 1;  // that of the declaration: kFeatureBlocks
+inline constexpr std::uint8_t kBlocksByTuner =
+    2;  // or, if it is `auto`, what the tuner chooses for
+        // each op: kFeatureTunedBlocks
+
 struct TensorDeclarePacket {
   PacketHeader header;
   std::uint64_t group;
@@ -338,8 +357,7 @@ struct TensorDeclarePacket {
   std::uint8_t dtype;
   std::uint8_t role;
   std::uint8_t exempt;
-  std::uint8_t client_blocks;  // 1: entries have blocks, see TensorBlocksPacket. To daemons with
-                               // kFeatureBlocks; zero to others
+  std::uint8_t client_blocks;  // kBlocks...; zero to daemons without its feature
   std::int32_t priority;
   char name[128];
   char recipe[64];
@@ -380,10 +398,21 @@ struct TensorBlocksPacket {
   std::uint64_t seed;              // of the group's random draws
   std::uint64_t most_block_bytes;  // what a lossy block may need at most, or the chunk goes raw
   std::uint32_t travels_whole;     // 1: there is one slot, and no node owns it
-  std::uint32_t reserved0;
+  std::uint32_t is_tuned;          // 1: the recipe is the first op's, see TensorRecipesPacket
   char recipe[64];  // in canonical form, for sums and averages; "raw": nothing is encoded
 };
 TERN_FORMAT_STRUCT(TensorBlocksPacket, 112);
+
+inline constexpr std::size_t kMaxTunedRecipes = 16;
+
+// Among which the tuner chooses for the blocks of a tensor, in canonical form. The first is raw.
+struct TensorRecipesPacket {
+  PacketHeader header;
+  std::uint32_t count;  // 1 .. kMaxTunedRecipes
+  std::uint32_t reserved0;
+  char recipes[kMaxTunedRecipes][64];
+};
+TERN_FORMAT_STRUCT(TensorRecipesPacket, 1048);
 
 enum class StateAction : std::uint32_t {
   size = 1,         // how many bytes this node's part of the codec state has

@@ -66,16 +66,21 @@ double CodecSpeeds::ratio_of(CandidateIndex candidate) const noexcept {
   return count == 0.0 ? 1.0 : std::exp(sum / count);
 }
 
+// A clock may have seen no time go by.
+bool CodecSpeeds::can_compare(const LaneCoding& coding, const Speed& shadow) noexcept {
+  return coding.candidate != kRaw && shadow.known && shadow.encode_ns > 0.0;
+}
+
 double CodecSpeeds::load_of(const LaneCoding& coding) const noexcept {
   const Speed shadow = nearest(coding.candidate, coding.size_class);
   const OnLane& here = on_lane_[coding.candidate];
-  if (coding.candidate == kRaw || !shadow.known || here.uses < kSettled) return 0.0;
+  if (!can_compare(coding, shadow) || here.uses < kSettled) return 0.0;
   return coding.encode_ns / (shadow.encode_ns * here.ratio);
 }
 
 void CodecSpeeds::observe_lane(const LaneCoding& coding, double load) {
   const Speed shadow = nearest(coding.candidate, coding.size_class);
-  if (coding.candidate == kRaw || !shadow.known) return;
+  if (!can_compare(coding, shadow)) return;
   const double ratio = std::clamp(coding.encode_ns / (shadow.encode_ns * load), 0.1, 20.0);
   OnLane& here = on_lane_[coding.candidate];
   const double weight = std::max(kLaneWeight, 1.0 / (1.0 + here.uses));

@@ -68,6 +68,7 @@ class CodecSpeeds {
     std::uint32_t uses = 0;
   };
 
+  static bool can_compare(const LaneCoding& coding, const Speed& shadow) noexcept;
   Speed nearest(CandidateIndex candidate, std::size_t size_class) const noexcept;
   // Of candidates that no lane has used yet: that of the others.
   double ratio_of(CandidateIndex candidate) const noexcept;

@@ -15,6 +15,9 @@ std::string duration(double ns) {
   return fmt::format("{:.0f} us", ns / 1e3);
 }
 
+constexpr const char* kUnusable =
+    "not for this tensor: it must be exact, blocks may outgrow it, or its client has no encoder";
+
 // The expected time of an op by a candidate, and by what is in use.
 struct Times {
   double ns;
@@ -102,6 +105,7 @@ Tuner::TensorView Tuner::view(TensorKey key) const {
     one.ratio = record.wire > 0.0 ? 1.0 / record.wire : 0.0;
     one.loss = record.loss;
     one.verdict = use_of(used, index);
+    if (one.verdict.empty() && (tensor.info.unusable >> i & 1) != 0) one.verdict = kUnusable;
     if (one.verdict.empty()) {
       one.verdict = verdict_of(policy, index, candidates_[i].lossless,
                                {policy.expected_ns(index, now), chosen_ns});

@@ -95,7 +95,7 @@ struct SentOp {
   Choice choice;
   bool led = false;   // the choice was the leading node's
   bool alike = true;  // all nodes sent by the same recipe, as far as is known
-  double ns = 0.0;    // from the grant to the end; 0: not known
+  double ns = 0.0;    // from the grant, or a client's encoding, to the end; 0: not known
   ErrorSample error;
 };
 
@@ -128,8 +128,8 @@ class TensorPolicy {
   // What operations on the tensor are of from now on.
   void set_legs(const OpLegs& legs) noexcept { shape_.legs = legs; }
 
-  // Candidates that the tensor cannot have, as bits.
-  void exclude(std::uint32_t candidates) noexcept { excluded_ = candidates; }
+  // Candidates that the tensor cannot have from now on, as bits.
+  void exclude(std::uint32_t candidates) noexcept { excluded_ |= candidates; }
 
   // For the next op. An op waits for all of its nodes, so that one of them, the group's first,
   // leads: as long as this node's ops are led, it keeps to what they were sent by.

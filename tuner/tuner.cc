@@ -77,6 +77,12 @@ void Tuner::set_bounds(TensorKey key, Level level, std::optional<Bounds> bounds)
 
 const TensorPolicy& Tuner::policy(TensorKey key) const { return *tensors_.at(key).policy; }
 
+void Tuner::exclude(TensorKey key, std::uint32_t candidates) {
+  Tensor& tensor = tensors_.at(key);
+  tensor.info.unusable |= candidates;
+  tensor.policy->exclude(candidates);
+}
+
 // ---- What is known
 
 Circumstances Tuner::circumstances(const Tensor& tensor) const {

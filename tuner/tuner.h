@@ -113,6 +113,8 @@ class Tuner {
   TensorView view(TensorKey key) const;
   std::string choice_text(const Choice& choice) const;
   const TensorPolicy& policy(TensorKey key) const;
+  // As TensorPolicy::exclude.
+  void exclude(TensorKey key, std::uint32_t candidates);
 
   // ---- Across a restart (memory.cc) ----
   nlohmann::json remember() const;

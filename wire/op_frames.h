@@ -49,8 +49,11 @@ struct AnnounceBody {
   std::uint32_t alpha_bits;      // f32, of a shift (diana): both ends must move it alike
   std::uint32_t state_scale_bits;  // f32, of the op under diana and ef21, else 0: as alpha
   std::uint8_t lead;               // the tuner's candidate that this node sends by, plus 1; 0: none
-  // Bit 0: for this op only. Bits 4 to 7: exclusive or of the candidates of contributions and of
-  // results, which `lead` is; so 0 where both legs have the same.
+  // Bit 0: for this op only. Bit 1: `lead` is of the tensor's next op, because the client of some
+  // node encodes before it hears; where contributions travel with announcements it is so without
+  // the bit. Bit 2, of any node: its client has encoded this op before it could hear. Bits 4 to 7:
+  // exclusive or of the candidates of contributions and of results, which `lead` is; so 0 where both
+  // legs have the same.
   std::uint8_t lead_is_trial;
   std::uint16_t candidates;  // CRC of the list that `lead` counts in
   // CRC32C of counts, never 0; 0: they are equal, or there are none. Of the ranks' shares as a rank

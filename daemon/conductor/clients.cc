@@ -171,7 +171,7 @@ Status Clients::open(Client& client, const shm::HelloPacket& packet) {
   welcome.lane_count = static_cast<std::uint16_t>(lane_count);
   welcome.features = shm::kFeatureSplit | shm::kFeatureProgress | shm::kFeatureRegions |
                      shm::kFeatureSharesDown | shm::kFeaturePassProgress | shm::kFeatureBlocks |
-                     shm::kFeatureDevices;
+                     shm::kFeatureDevices | shm::kFeatureTunedBlocks;
   welcome.segment_bytes = client.memory->segment.segment_bytes();
   welcome.eager_bytes = settings_.ops.eager_bytes;
   outlets_.answers.send(client.id, welcome, descriptors);

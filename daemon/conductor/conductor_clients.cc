@@ -29,6 +29,7 @@ const char* step_of(std::uint16_t kind) {
     case shm::PacketKind::tensor_stats:
       return "on_tensor_stats";
     case shm::PacketKind::tensor_blocks:
+    case shm::PacketKind::tensor_recipes:
       return "on_tensor_blocks";
     case shm::PacketKind::tensor_state:
       return "on_tensor_state";
@@ -127,6 +128,11 @@ void Conductor::on_request(Client& client, const shm::PacketHeader& header,
     case shm::PacketKind::tensor_blocks:
       if (shm::TensorReleasePacket packet; read(packet, "it sent a malformed request")) {
         tensors_.tell_blocks(client, packet);
+      }
+      return;
+    case shm::PacketKind::tensor_recipes:
+      if (shm::TensorReleasePacket packet; read(packet, "it sent a malformed request")) {
+        tensors_.tell_recipes(client, packet);
       }
       return;
     case shm::PacketKind::tensor_state:

@@ -90,6 +90,10 @@ Status TensorRegistry::check_packet(const shm::TensorDeclarePacket& packet) cons
   if (packet.role > static_cast<std::uint8_t>(Role::weights)) {
     return fail(Errc::invalid_argument, "unknown role " + std::to_string(packet.role));
   }
+  if (packet.client_blocks > shm::kBlocksByTuner) {
+    return fail(Errc::invalid_argument,
+                "unknown form of client_blocks " + std::to_string(packet.client_blocks));
+  }
   if (packet.count == 0 || packet.count > (std::uint64_t{1} << 40)) {
     return fail(Errc::invalid_argument, "count must be 1 .. 2^40");
   }
@@ -170,10 +174,14 @@ Status TensorRegistry::take_blocks(Declaration& declaration) const {
                 "client_blocks needs one rank of the group on its node, and here are " +
                     std::to_string(group.ranks.size()) + ": split the group, or send elements");
   }
-  if (state.declared.tuned) {
+  if (state.declared.tuned && !declaration.replay.empty()) {
     return fail(Errc::bad_recipe,
-                "client_blocks needs a recipe that is written out: the tuner would choose for "
-                "blocks that are encoded before it is asked");
+                "client_blocks cannot follow a log of choices: replay the tensor with elements");
+  }
+  if (state.declared.tuned && declaration.packet.client_blocks != shm::kBlocksByTuner) {
+    return fail(Errc::bad_recipe,
+                "client_blocks with the recipe auto needs a newer libtern: update it, or write a "
+                "recipe out");
   }
   if (codec::needs_shift(recipe) || recipe.compressor == codec::Compressor::xordelta) {
     return fail(Errc::bad_recipe, "client_blocks is for recipes with the memory none or ef");
@@ -443,14 +451,21 @@ void TensorRegistry::tell_stats(const Client& client, const shm::TensorReleasePa
   outlets_.answers.send(client.id, reply);
 }
 
-void TensorRegistry::tell_blocks(const Client& client, const shm::TensorReleasePacket& packet) {
+const TensorState* TensorRegistry::with_blocks(const Client& client,
+                                               const shm::TensorReleasePacket& packet) const {
   MemberGroup* const group = partners_.groups.by_number(packet.group);
   const bool member = group != nullptr && group->rank_of_client(client.id) != nullptr;
   const TensorState* const state = member ? group->tensor(packet.tensor) : nullptr;
-  if (state == nullptr || !state->slots) {
-    return outlets_.answers.done(client.id, packet.header.request, Errc::unknown_tensor,
-                                 "the tensor is not declared with client_blocks");
-  }
+  if (state != nullptr && state->slots) return state;
+  outlets_.answers.done(client.id, packet.header.request, Errc::unknown_tensor,
+                        "the tensor is not declared with client_blocks");
+  return nullptr;
+}
+
+void TensorRegistry::tell_blocks(const Client& client, const shm::TensorReleasePacket& packet) {
+  const TensorState* const state = with_blocks(client, packet);
+  if (state == nullptr) return;
+  const MemberGroup* const group = partners_.groups.by_number(packet.group);
   auto reply = shm::make_packet<shm::TensorBlocksPacket>(shm::PacketKind::tensor_blocks_reply,
                                                          packet.header.request);
   reply.chunk_elements = state->slots->chunk_elements;
@@ -459,8 +474,26 @@ void TensorRegistry::tell_blocks(const Client& client, const shm::TensorReleaseP
   reply.travels_whole = travels_whole(*group, *state) ? 1 : 0;
   const std::uint64_t bytes = state->count * dtype_bytes(state->dtype);
   const bool worth_it = bytes >= group->lossy_min_bytes && state->declared.compresses();
-  const std::string text = worth_it ? codec::canonical_text(state->declared.recipe) : "raw";
+  // What the tuner chooses begins with raw.
+  reply.is_tuned = worth_it && state->tuning != nullptr ? 1 : 0;
+  const bool is_raw = !worth_it || reply.is_tuned != 0;
+  const std::string text = is_raw ? "raw" : codec::canonical_text(state->declared.recipe);
   text.copy(reply.recipe, sizeof(reply.recipe) - 1);
+  outlets_.answers.send(client.id, reply);
+}
+
+void TensorRegistry::tell_recipes(const Client& client, const shm::TensorReleasePacket& packet) {
+  const TensorState* const state = with_blocks(client, packet);
+  if (state == nullptr) return;
+  if (state->tuning == nullptr) {
+    constexpr const char* kFixed = "the tensor's recipe is not auto";
+    return outlets_.answers.done(client.id, packet.header.request, Errc::bad_recipe, kFixed);
+  }
+  auto reply = shm::make_packet<shm::TensorRecipesPacket>(shm::PacketKind::tensor_recipes_reply,
+                                                          packet.header.request);
+  for (const codec::Recipe& recipe : state->tuning->recipes()) {
+    codec::canonical_text(recipe).copy(reply.recipes[reply.count++], sizeof(reply.recipes[0]) - 1);
+  }
   outlets_.answers.send(client.id, reply);
 }
 

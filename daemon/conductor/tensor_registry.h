@@ -43,6 +43,8 @@ class TensorRegistry {
   void tell_stats(const Client& client, const shm::TensorReleasePacket& packet);
   // How the client of a tensor with client_blocks has to encode.
   void tell_blocks(const Client& client, const shm::TensorReleasePacket& packet);
+  // Among which the tuner chooses for it.
+  void tell_recipes(const Client& client, const shm::TensorReleasePacket& packet);
 
   // ---- From lanes
   // A lane has let go of the tensor, as it was told with that release.
@@ -71,6 +73,10 @@ class TensorRegistry {
     std::shared_ptr<TensorState> state;
   };
 
+  // Of a tensor with client_blocks that the client is a member of; null: there is none, and the
+  // client has been told.
+  const TensorState* with_blocks(const Client& client,
+                                 const shm::TensorReleasePacket& packet) const;
   Status check_packet(const shm::TensorDeclarePacket& packet) const;
   Status check_rank(const Declaration& declaration) const;
   Status describe(Declaration& declaration) const;

@@ -69,6 +69,7 @@ BlockCompletion BlockEncoder::take_block(const BlockRequest& request) {
   if (nonfinite) {
     bump(blocks_.counters().nonfinite_chunks, std::uint64_t{1});
     bump(blocks_.lane_stats(op).raw_fallbacks, std::uint64_t{1});
+    blocks_.stats(op).error.nonfinite = true;
   }
   const std::uint64_t end = blocks_.now_ns();
   bump(blocks_.counters().client_blocks, std::uint64_t{1});

@@ -8,19 +8,27 @@
 #include "plan/cut.h"
 #include "plan/plans.h"
 #include "shm/copy_progress.h"
+#include "shm/encoded_by.h"
 
 namespace tern::daemon {
 namespace {
 
 constexpr std::uint64_t kMaxTag = 0xffffffff;
 
+bool has_encoding(const shm::SubmitEntry& entry) noexcept {
+  return (entry.encoded_by | entry.encoded_elements | entry.encoded_energy_bits |
+          entry.encoded_residual_bits | entry.encoded_ns) != 0;
+}
+
 bool has_reserved_bits(const shm::SubmitEntry& entry) noexcept {
+  const bool has_blocks = (entry.flags & shm::kEntryHasBlocks) != 0;
   const bool has_counts = (entry.flags & shm::kEntryHasCounts) != 0;
   const bool has_progress = (entry.flags & shm::kEntryHasProgress) != 0;
   constexpr std::uint8_t kFlags =
       shm::kEntryHasCounts | shm::kEntryHasProgress | shm::kEntrySharesDown | shm::kEntryHasBlocks;
-  return (entry.flags & ~kFlags) != 0 || entry.reserved0 != 0 || entry.reserved1 != 0 ||
-         (!has_counts && entry.counts_offset != 0) ||
+  return (entry.flags & ~kFlags) != 0 || entry.reserved0 != 0 ||
+         (entry.encoded_by & shm::EncodedBy::kReservedBits) != 0 ||
+         (!has_blocks && has_encoding(entry)) || (!has_counts && entry.counts_offset != 0) ||
          (!has_progress && (entry.progress_offset != 0 || entry.progress_records != 0)) ||
          entry.wait_event != 0 || entry.signal_event != 0 ||
          std::any_of(std::begin(entry.reserved2), std::end(entry.reserved2),
@@ -87,6 +95,28 @@ const char* objection_to_memory(const shm::SubmitEntry& entry, const plan::Exten
   return nullptr;
 }
 
+// What the tuner is told. Sums of squares of so many f32 are far below this.
+bool is_sum_of_squares(std::uint64_t bits) noexcept {
+  constexpr double kMost = 1e100;
+  const auto sum = std::bit_cast<double>(bits);
+  return sum >= 0.0 && sum <= kMost;
+}
+
+const char* objection_to_encoding(const shm::SubmitEntry& entry,
+                                  const TensorState& tensor) noexcept {
+  if (tensor.tuning == nullptr)
+    return "the recipe of the blocks is the tensor's: the tuner has no say";
+  if (entry.encoded_by == 0 ||
+      shm::EncodedBy::of(entry.encoded_by).recipe >= tensor.tuning->recipes().size()) {
+    return "the blocks' recipe is none that the tuner may choose";
+  }
+  if (entry.encoded_elements > entry.count || !is_sum_of_squares(entry.encoded_energy_bits) ||
+      !is_sum_of_squares(entry.encoded_residual_bits)) {
+    return "the energies of the blocks are no sums of squares of the tensor's elements";
+  }
+  return nullptr;
+}
+
 // Blocks and elements are not to be taken for each other.
 const char* objection_to_blocks(const shm::SubmitEntry& entry, const plan::Plan& plan,
                                 const EntryPlace& place) noexcept {
@@ -105,7 +135,7 @@ const char* objection_to_blocks(const shm::SubmitEntry& entry, const plan::Plan&
     return "the prescale of blocks is whoever encodes them's: leave it 1";
   }
   if ((entry.flags & shm::kEntryHasProgress) != 0) return "blocks are used where they are";
-  return nullptr;
+  return has_encoding(entry) ? objection_to_encoding(entry, *place.tensor) : nullptr;
 }
 
 const char* objection_to_tensor(const shm::SubmitEntry& entry, const TensorState& tensor) noexcept {

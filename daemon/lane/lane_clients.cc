@@ -175,6 +175,7 @@ void LaneClients::tell(LaneClient& client, const Completion& completion) {
   entry.bytes_sent = completion.bytes_sent;
   entry.source = completion.source;
   entry.elements = completion.elements;
+  entry.encode_next_by = completion.encode_next_by;
   std::strncpy(entry.detail, completion.text, sizeof(entry.detail) - 1);
   if (client.completions.try_push(entry) != shm::RingResult::ok) {
     // The library keeps fewer ops in flight than the ring holds: this is not the library.

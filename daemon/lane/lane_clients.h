@@ -66,8 +66,9 @@ struct Completion {
   Errc code = Errc::ok;
   const char* text = "";
   std::uint64_t bytes_sent = 0;
-  std::uint32_t source = 0;    // of a recv
-  std::uint64_t elements = 0;  // likewise
+  std::uint32_t source = 0;          // of a recv
+  std::uint64_t elements = 0;        // likewise
+  std::uint32_t encode_next_by = 0;  // CompletionEntry's
 };
 
 class LaneClients {

@@ -10,6 +10,7 @@
 #include "collective/op_plan.h"
 #include "daemon/lane/touch_pages.h"
 #include "plan/cancel.h"
+#include "shm/sharding.h"
 
 namespace tern::daemon {
 
@@ -153,7 +154,10 @@ void LaneGroup::submit(LaneClient& client, const shm::SubmitEntry& entry) {
       }
     }
     core_.lane_ops().begin(op, admitted.op);
-    tuning_.begin(op);
+    tuning_.begin(op, admitted.client);
+    if (setup().shape.lane == shm::first_lane(entry.tensor, entry.sequence, setup().shape.lanes)) {
+      codec_.blocks().stats(op).error.contributions = admitted.client.energies;
+    }
     // One that has failed before anybody said what it is has no plan.
     if (!ops.op(op).failed && tuning_.compresses(op)) ops.compress(op);
   }
@@ -349,7 +353,7 @@ void LaneGroup::complete(OpId op) {
     data.tensor->residual_with_client.store(true, std::memory_order_relaxed);
   }
   // The tensor's next op is announced after this one's end on all nodes.
-  if (!ended.failed && ended.announces_chunks) tuning_.pass_on_lead(op);
+  if (!ended.failed && !ended.eager) tuning_.pass_on_lead(op);
   // The senders' memory is free when they are told that it has arrived.
   if (ended.plan != nullptr && ended.plan->is_one_way() && !ended.eager) {
     for (LanePeer* const peer : core_.peers()) {
@@ -374,8 +378,9 @@ void LaneGroup::finalize(OpId op) {
     rank.told = true;
     if (clients_[i] == nullptr) continue;
     --clients_[i]->uses;
-    core_.resources().clients.tell(*clients_[i],
-                                   {rank.ticket, ending.code, ending.text, data.bytes_sent});
+    core_.resources().clients.tell(
+        *clients_[i],
+        {rank.ticket, ending.code, ending.text, data.bytes_sent, 0, 0, tuning_.next_by_client(op)});
   }
   // The rest keeps nobody waiting.
   if (data.encoding.tuning != nullptr) rates_.look(data, core_.peers(), ending.now_ns);

@@ -179,6 +179,7 @@ bool LaneGroup::accept_announce(std::uint32_t node, const wire::FrameHeader& hea
                        {Errc::mismatch, body.rank, collective::kUnknownKind});
   }
   if (known && node == OpTuning::kLeader) tuning_.hear_lead(op, body);
+  if (known && node != OpTuning::kLeader) tuning_.hear_early(op, body);
   if (known && (body.flags & wire::kAnnounceClientBlocks) != 0) {
     core_.lane_op(op).compares_blocks = true;
   }

@@ -33,6 +33,15 @@ const char* objection_to_memory(const plan::Plan& plan, const LaneOp& op,
                "a tensor for each";
 }
 
+// REQUIRES: the entry is checked.
+ClientEncoding client_encoding_of(const shm::SubmitEntry& entry) noexcept {
+  return {shm::EncodedBy::of(entry.encoded_by),
+          {.energy = std::bit_cast<double>(entry.encoded_energy_bits),
+           .residual_energy = std::bit_cast<double>(entry.encoded_residual_bits),
+           .elements = entry.encoded_elements},
+          entry.encoded_ns};
+}
+
 }  // namespace
 
 OpAdmission::Admitted OpAdmission::admit(const shm::SubmitEntry& entry,
@@ -59,6 +68,7 @@ OpAdmission::Admitted OpAdmission::admit(const shm::SubmitEntry& entry,
   }
   admitted.op.tensor = tensor;
   admitted.op.encoding = encoding_of(entry, plan, resolved, tensor);
+  if (entry.encoded_by != 0) admitted.client = client_encoding_of(entry);
 
   wire::AnnounceBody& body = admitted.body;
   body.count = entry.count;

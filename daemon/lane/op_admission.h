@@ -9,6 +9,7 @@
 #include "daemon/lane/entry_check.h"
 #include "daemon/lane/group_setup.h"
 #include "daemon/lane/lane_ops.h"
+#include "daemon/lane/op_tuning.h"
 #include "shm/layout.h"
 #include "wire/op_frames.h"
 
@@ -30,6 +31,7 @@ class OpAdmission {
   struct Admitted {
     CheckedEntry checked;  // what is wrong with the entry, if anything is
     LaneOp op;
+    ClientEncoding client;  // of an op with slots
     wire::AnnounceBody body{};
     std::span<const std::uint64_t> counts{};  // until the next entry; empty: it has none
 

@@ -59,7 +59,7 @@ struct BlockStats {
   std::uint64_t first_encode_ns = 0;
   std::uint64_t encode_ns = 0, decode_ns = 0;
   std::uint64_t encoded_bytes = 0;  // of elements
-  tuner::ErrorSample error;
+  tuner::ErrorSample error;         // of contributions with slots as their client says
   // scale=tensor: the largest value of all that this node contributes, once it is known, and of all
   // sums that it owns.
   std::optional<float> contributions_max;

@@ -92,6 +92,7 @@ void OpLedger::record(OpId op, const Ending& ending) {
         !ended.eager && ended.plan->keeps_sums() && ended.chunks.owned(core_.self()) == 0 ? 1 : 0;
     record.surprising = is_surprising(data, ending.now_ns) ? 1 : 0;
     record.encode_ns = block.encode_ns;
+    record.client_ns = data.tensor->lanes[core_.setup().shape.lane].client_ns;
     record.encoded_bytes = block.encoded_bytes;
     record.error = block.error;
   }

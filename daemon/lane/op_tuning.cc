@@ -13,8 +13,11 @@ using collective::OpId;
 
 namespace {
 
-// AnnounceBody::lead_is_trial: where it says how the legs differ.
-constexpr unsigned kLegsShift = 4;
+// AnnounceBody::lead_is_trial.
+constexpr std::uint8_t kIsTrial = 1;
+constexpr std::uint8_t kIsForNext = 2;
+constexpr std::uint8_t kMadeEarly = 4;
+constexpr unsigned kLegsShift = 4;  // how the legs differ
 static_assert(OpRecord::kNone == TensorTuning::Lead::kNone);
 static_assert(tuner::kMaxCandidates <= 16, "four bits tell two candidates apart");
 
@@ -22,15 +25,25 @@ static_assert(tuner::kMaxCandidates <= 16, "four bits tell two candidates apart"
 
 // ---- An op's life -------------------------------------------------------------------------------
 
-void OpTuning::begin(OpId op) {
-  const Lead heard = choices_[op].heard;
+void OpTuning::begin(OpId op, const ClientEncoding& made) {
+  const Choice said = choices_[op];
   Choice& choice = choices_[op] = Choice{};
-  choice.heard = heard;
+  choice.heard = said.heard;
+  choice.is_next = said.is_next;
+  choice.is_early = said.is_early;
   const TensorTuning* const tuning = this->tuning(op);
   if (tuning == nullptr) return;
   const auto by_node = candidates_.write(op);
   if (tuning->replay.empty()) {
     choice.version = tuning->read(by_node, choice.aside);
+    if (has_client_blocks(op)) {
+      // Contributions are made, by what the client was told last.
+      choice.made = made.by;
+      stats(op).client_ns = made.ns;
+      const tuner::CandidateIndex own = by_node[core_.self()];
+      std::ranges::fill(by_node, made.by.recipe);
+      by_node[core_.self()] = own;
+    }
     return;
   }
   choice.source = Source::replay;
@@ -62,43 +75,92 @@ bool OpTuning::is_announced(OpId op) const noexcept {
          (about.eager && collective::may_bring_block(about, core_.setup().shape));
 }
 
+tuner::CandidateIndex OpTuning::contributions(OpId op) const noexcept {
+  const Choice& choice = choices_[op];
+  if (!choice.overruled && !has_client_blocks(op)) return choice.aside.contributions;
+  return candidate(op, (core_.self() + 1) % core_.nodes());
+}
+
 std::uint32_t OpTuning::columns(OpId op) const noexcept {
   return core_.op(op).plan->has_shares() ? core_.setup().size : core_.nodes();
 }
 
+bool OpTuning::is_led_early(OpId op) const noexcept {
+  return is_announced(op) || has_client_blocks(op) || stats(op).encoded_early;
+}
+
 void OpTuning::announce(OpId op, wire::AnnounceBody& body) noexcept {
   Choice& choice = choices_[op];
-  if (core_.self() != kLeader || tuning(op) == nullptr || choice.source == Source::replay) return;
+  if (tuning(op) == nullptr || choice.source == Source::replay) return;
+  if (core_.self() != kLeader) {
+    if (has_client_blocks(op)) body.lead_is_trial = kMadeEarly;
+    return;
+  }
   Lead lead{candidate(op, core_.self()), choice.aside.contributions, choice.aside.trial,
             tuning(op)->list()};
-  if (is_announced(op)) {
+  if (choice.said_next || is_led_early(op)) {
     if (!std::exchange(choice.said_next, true)) choice.heard = tuning(op)->newest();
+    choice.is_next = !is_announced(op);
     lead = choice.heard;
   }
   body.lead = static_cast<std::uint8_t>(lead.results + 1);
   const auto apart = static_cast<std::uint8_t>(lead.results ^ lead.contributions);
-  body.lead_is_trial = static_cast<std::uint8_t>(apart << kLegsShift | (lead.trial ? 1 : 0));
+  body.lead_is_trial = static_cast<std::uint8_t>(apart << kLegsShift);
+  if (lead.trial) body.lead_is_trial |= kIsTrial;
+  if (choice.is_next) body.lead_is_trial |= kIsForNext;
   body.candidates = lead.list;
 }
 
 void OpTuning::hear_lead(OpId op, const wire::AnnounceBody& body) noexcept {
   const auto results = static_cast<std::uint8_t>(body.lead - 1);  // none: Lead::kNone
   const auto contributions = static_cast<std::uint8_t>(results ^ body.lead_is_trial >> kLegsShift);
-  choices_[op].heard = {results, contributions, (body.lead_is_trial & 1) != 0, body.candidates};
+  Choice& choice = choices_[op];
+  choice.heard = {results, contributions, (body.lead_is_trial & kIsTrial) != 0, body.candidates};
+  choice.is_next = (body.lead_is_trial & kIsForNext) != 0;
+}
+
+void OpTuning::hear_early(OpId op, const wire::AnnounceBody& body) noexcept {
+  if ((body.lead_is_trial & kMadeEarly) != 0) choices_[op].is_early = true;
 }
 
 void OpTuning::pass_on_lead(OpId op) noexcept {
-  if (tuning(op) == nullptr || !is_announced(op)) return;
-  tuning(op)->next_lead = choices_[op].heard;
+  if (tuning(op) == nullptr) return;
+  const Choice& choice = choices_[op];
+  if (choice.is_early) stats(op).encoded_early = true;
+  const bool counts = is_announced(op) || choice.is_next || has_client_blocks(op);
+  if (counts) stats(op).next_lead = choice.heard;
 }
+
+std::uint32_t OpTuning::next_by_client(OpId op) noexcept {
+  const TensorTuning* const tuning = this->tuning(op);
+  if (tuning == nullptr || !has_client_blocks(op)) return 0;
+  Lead lead = stats(op).next_lead;
+  if (!may_follow(*tuning, lead)) lead = tuning->newest();
+  const bool known = lead.results != Lead::kNone;
+  stats(op).told_client = known ? lead.contributions : tuner::kRaw;
+  return shm::EncodedBy{stats(op).told_client, tuning->probe_chunks()}.packed();
+}
+
+void OpTuning::watch_client(OpId op) noexcept {
+  constexpr std::uint8_t kMostUnheeded = 4;
+  TensorLaneStats& stats = this->stats(op);
+  const bool heeds =
+      stats.told_client == tuner::kRaw || choices_[op].made.recipe == stats.told_client;
+  if (heeds || stats.told_client != stats.unheeded) stats.times_unheeded = 0;
+  if (heeds) return;
+  stats.unheeded = stats.told_client;
+  if (++stats.times_unheeded == kMostUnheeded) choices_[op].unheeded = stats.unheeded;
+}
+
+// ---- What it is sent by -------------------------------------------------------------------------
 
 void OpTuning::settle(OpId op) {
   Choice& choice = choices_[op];
-  const TensorTuning* const tuning = this->tuning(op);
+  TensorTuning* const tuning = this->tuning(op);
   if (tuning == nullptr || choice.phase == Phase::settled) return;
   choice.phase = Phase::settled;
-  choice.lead = is_announced(op) ? tuning->next_lead : choice.heard;
-  if (!core_.lane_op(op).encoding.tuning->take(core_.op(op).plan->number)) {
+  choice.lead = is_announced(op) || choice.is_next ? stats(op).next_lead : choice.heard;
+  if (!tuning->take(core_.op(op).plan->number)) {
     choice.source = Source::none;
     std::ranges::fill(candidates_.write(op), tuner::kRaw);
     return;
@@ -110,19 +172,26 @@ void OpTuning::settle(OpId op) {
 
 void OpTuning::follow(OpId op) {
   Choice& choice = choices_[op];
-  const TensorTuning& tuning = *this->tuning(op);
-  const Lead& lead = choice.lead;
-  if (lead.results == Lead::kNone || lead.list != tuning.list() || !tuning.may_use(lead.results) ||
-      !tuning.may_use(lead.contributions)) {
-    return;
+  Lead legs{candidate(op, core_.self()), choice.aside.contributions, false, 0};
+  const Lead own = legs;
+  if (may_follow(*tuning(op), choice.lead)) {
+    choice.source = Source::lead;
+    legs = choice.lead;
   }
-  choice.source = Source::lead;
-  choice.overruled = candidate(op, core_.self()) != lead.results ||
-                     choice.aside.contributions != lead.contributions;
-  if (!choice.overruled) return;
+  if (has_client_blocks(op)) {
+    const shm::EncodedBy& made = choice.made;
+    watch_client(op);
+    legs.contributions = made.recipe;
+    choice.aside.probe_chunks = made.raw_first;
+  }
+  choice.overruled = legs.results != own.results || legs.contributions != own.contributions;
+  if (choice.overruled) send_by(op, legs);
+}
+
+void OpTuning::send_by(OpId op, const Lead& legs) {
   const auto by_node = candidates_.write(op);
-  std::ranges::fill(by_node, lead.contributions);
-  by_node[core_.self()] = lead.results;
+  std::ranges::fill(by_node, legs.contributions);
+  by_node[core_.self()] = legs.results;
 }
 
 // A log says from which use on how ops are sent; one that is settled out of turn needs a line.
@@ -131,8 +200,8 @@ void OpTuning::log(OpId op) {
   TensorState& tensor = *core_.lane_op(op).tensor;
   TensorLaneStats& stats = tensor.lanes[lane()];
   ChoiceUsed used{choice.version};
-  if (choice.overruled) {
-    used = {0, choice.lead.results, choice.lead.contributions, choice.aside.probe_chunks};
+  if (choice.overruled || has_client_blocks(op)) {
+    used = {0, candidate(op, core_.self()), contributions(op), choice.aside.probe_chunks};
   }
   const bool in_turn = std::exchange(stats.settled_use, use(op)) + 1 == use(op);
   const bool same = std::exchange(stats.settled_choice, used.packed()) == used.packed();
@@ -145,6 +214,8 @@ const codec::Recipe& OpTuning::recipe(OpId op, const Block& block) {
   if (tuning == nullptr) return core_.lane_op(op).encoding.recipe;
   settle(op);
   Choice& choice = choices_[op];
+  const bool is_clients = block.leg == wire::Leg::reduce && has_client_blocks(op);
+  if (is_clients) return tuning->recipe(candidate(op, block.node));
   // The first chunks of each owner, whatever the order in which they go out.
   const bool first_leg = block.leg == wire::Leg::reduce || core_.op(op).plan->moves();
   if (first_leg && block.number / columns(op) < choice.aside.probe_chunks) {
@@ -186,11 +257,14 @@ void OpTuning::describe(OpId op, OpRecord& record) const noexcept {
   record.tuned = 1;
   record.choice = choice.version;
   record.alike = choice.alike ? 1 : 0;
-  if (choice.source == Source::lead) {
-    record.lead = choice.lead.results;
-    record.lead_contributions = choice.lead.contributions;
+  record.led = choice.source == Source::lead ? 1 : 0;
+  if (record.led != 0 || has_client_blocks(op)) {
+    record.lead = candidate(op, core_.self());
+    record.lead_contributions = contributions(op);
   }
-  record.lead_is_trial = choice.lead.trial ? 1 : 0;
+  record.lead_is_trial = (record.led != 0 ? choice.lead.trial : choice.aside.trial) ? 1 : 0;
+  record.probe_chunks = choice.aside.probe_chunks;
+  record.unheeded = choice.unheeded;
   record.mixed = choice.mixed ? 1 : 0;
 }
 
@@ -207,8 +281,21 @@ bool OpTuning::owns_all(OpId op) const noexcept {
 void OpTuning::offer_contribution(OpId op, std::uint32_t number) {
   if (tuning(op) == nullptr) return;
   const auto& chunks = core_.op(op).chunks;
+  // The client has the others' elements, and results may lie in its own chunks' slots: but not
+  // before anything has begun.
+  if (has_client_blocks(op)) {
+    if (core_.op(op).announces_chunks && chunks.owned(core_.self()) != 0) offer_own(op, 0);
+    return;
+  }
   const ChunkPart part{chunks.begin(number), chunks.size(number)};
   offer(op, {part, &NodeValues::floats, core_.lane_op(op).tensor->codec.sender(part.begin)});
+}
+
+// Without what is owed for it, which is of results.
+void OpTuning::offer_own(OpId op, std::uint32_t index) {
+  const auto& chunks = core_.op(op).chunks;
+  const std::uint32_t number = chunks.chunk(core_.self(), index);
+  offer(op, {{chunks.begin(number), chunks.size(number)}, &NodeValues::floats, nullptr});
 }
 
 void OpTuning::offer_moved(OpId op, const ChunkPart& part) {
@@ -217,14 +304,12 @@ void OpTuning::offer_moved(OpId op, const ChunkPart& part) {
 }
 
 void OpTuning::offer_grant(OpId op, std::uint32_t index) {
-  if (tuning(op) == nullptr || !owns_all(op)) return;
-  const auto& chunks = core_.op(op).chunks;
-  const std::uint32_t number = chunks.chunk(core_.self(), index);
-  offer(op, {{chunks.begin(number), chunks.size(number)}, &NodeValues::floats, nullptr});
+  if (tuning(op) == nullptr || !(owns_all(op) || has_client_blocks(op))) return;
+  offer_own(op, index);
 }
 
 void OpTuning::offer_whole(OpId op) {
-  if (tuning(op) == nullptr) return;
+  if (tuning(op) == nullptr || has_client_blocks(op)) return;
   if (core_.op(op).plan->moves()) {
     const plan::Range own = core_.lane_ops().ranks(op)[0].extents.input;
     return offer_moved(op, {own.begin, static_cast<std::uint32_t>(own.count)});

@@ -10,11 +10,20 @@
 #include "collective/op_rows.h"
 #include "daemon/lane/group_core.h"
 #include "daemon/lane/node_values.h"
+#include "shm/encoded_by.h"
+#include "tuner/error_guard.h"
 #include "tuner/tensor_policy.h"
 #include "wire/block.h"
 #include "wire/op_frames.h"
 
 namespace tern::daemon {
+
+// What the client says of blocks that it has encoded. Foreign, and checked to be plain numbers.
+struct ClientEncoding {
+  shm::EncodedBy by;
+  tuner::LegEnergies energies;
+  std::uint64_t ns = 0;
+};
 
 class OpTuning {
  public:
@@ -33,8 +42,8 @@ class OpTuning {
   // ---- In the order of an op's life. Of ops that nothing is chosen for they do nothing. ----
 
   // The first rank has submitted it: one choice for all of the op, unless a new one comes in its
-  // middle. What the leading node has said of it stays.
-  void begin(collective::OpId op);
+  // middle. What the leading node has said of it stays. `made`: of an op with slots.
+  void begin(collective::OpId op, const ClientEncoding& made = {});
   // Whether its blocks are compressed, as far as it is known.
   bool compresses(collective::OpId op) const noexcept;
   // On the leading node: what the announcement says of it; of an op whose contributions travel with
@@ -43,6 +52,9 @@ class OpTuning {
   // What the leading node has announced. It may come before this node's own submission, and is
   // judged later.
   void hear_lead(collective::OpId op, const wire::AnnounceBody& body) noexcept;
+  // What another node has announced: perhaps that its client has made its contributions before it
+  // could hear the leading node.
+  void hear_early(collective::OpId op, const wire::AnnounceBody& body) noexcept;
   // Before its first block: all nodes have announced it, or the leading node's choice came with the
   // tensor's last op.
   void settle(collective::OpId op);
@@ -56,9 +68,11 @@ class OpTuning {
   const codec::Recipe& recipe(collective::OpId op, const Block& block);
   // A result of another node, or its contribution to an eager op: whether it was made as here.
   void compare(collective::OpId op, const wire::BlockHeader& header) noexcept;
-  // All nodes have announced an op whose contributions may be blocks there. Of others it does
-  // nothing.
+  // All nodes have announced an op that says how the next one is sent. Of others it does nothing.
   void pass_on_lead(collective::OpId op) noexcept;
+  // How the client of a tensor with client_blocks is to encode the next op, for its completion; 0:
+  // nothing is said.
+  std::uint32_t next_by_client(collective::OpId op) noexcept;
   // What the tuner is to know of an op that has ended.
   void describe(collective::OpId op, OpRecord& record) const noexcept;
   void forget(collective::OpId op) noexcept {
@@ -86,10 +100,14 @@ class OpTuning {
     bool mixed = false;      // another choice came in the op's middle
     bool alike = true;       // no other node sent its results otherwise
     bool said_next = false;  // by the leading node: its choice for the tensor's next op
+    bool is_next = false;    // what was heard is so
+    bool is_early = false;   // another node's client has encoded before it could hear
+    tuner::CandidateIndex unheeded = Lead::kNone;  // that the client does not encode by
     TensorTuning::Aside aside;
     std::uint32_t version = 0;
     Lead heard;  // what the leading node has announced with this op
     Lead lead;   // what it has said of this op
+    shm::EncodedBy made;
   };
 
   tuner::CandidateIndex candidate(collective::OpId op, std::uint32_t node) const noexcept {
@@ -101,12 +119,30 @@ class OpTuning {
   }
   std::uint64_t use(collective::OpId op) const noexcept { return core_.op(op).key.sequence; }
   std::uint32_t lane() const noexcept { return core_.setup().shape.lane; }
+  TensorLaneStats& stats(collective::OpId op) const noexcept {
+    return core_.lane_op(op).tensor->lanes[lane()];
+  }
+  // Contributions have been made by the client.
+  bool has_client_blocks(collective::OpId op) const noexcept {
+    return core_.lane_op(op).slots() != nullptr;
+  }
+  bool may_follow(const TensorTuning& tuning, const Lead& lead) const noexcept {
+    return lead.results != Lead::kNone && lead.list == tuning.list() &&
+           tuning.may_use(lead.results) && tuning.may_use(lead.contributions);
+  }
   // As the leading node does, if this one may.
   void follow(collective::OpId op);
+  void send_by(collective::OpId op, const Lead& legs);
+  // Whether the client encodes as it is told: it need not have an encoder for every recipe.
+  void watch_client(collective::OpId op) noexcept;
   void log(collective::OpId op);
   bool owns_all(collective::OpId op) const noexcept;
   // Contributions travel with their announcements, however they are sent.
   bool is_announced(collective::OpId op) const noexcept;
+  // Some are made before the op is announced: what the leading node says is of the next one.
+  bool is_led_early(collective::OpId op) const noexcept;
+  // By which this node's own are sent, as far as the op waits for them.
+  tuner::CandidateIndex contributions(collective::OpId op) const noexcept;
   // Chunks of a round.
   std::uint32_t columns(collective::OpId op) const noexcept;
   struct Sample {
@@ -115,6 +151,8 @@ class OpTuning {
     const float* residual = nullptr;
   };
   void offer(collective::OpId op, const Sample& sample);
+  // An own chunk of a node whose client has blocks.
+  void offer_own(collective::OpId op, std::uint32_t index);
 
   GroupCore& core_;
   const NodeValues& values_;

@@ -38,6 +38,17 @@ struct alignas(64) TensorLaneStats {
   std::vector<std::uint64_t> share_begins;
   std::uint32_t counts_crc = 0;
   double usual_ns = 0.0;
+  // The lane's own, of tensors whose recipe the tuner chooses. What the leading node has said of the
+  // next op, where contributions are made before an op is announced; and that some node's client
+  // makes them before, so that the leading node has to say it early.
+  TensorTuning::Lead next_lead;
+  bool encoded_early = false;
+  // And, of this node's client: by which candidate it was told to encode the next op, and which one
+  // it has not gone by, so many times in a row.
+  std::uint8_t told_client = tuner::kRaw;
+  std::uint64_t client_ns = 0;  // how long it has encoded the newest op
+  std::uint8_t unheeded = tuner::kRaw;
+  std::uint8_t times_unheeded = 0;
   // For the log of choices: the last op that was settled, and how it was sent.
   std::uint64_t settled_use = ~std::uint64_t{0};
   std::uint64_t settled_choice = ~std::uint64_t{0};  // ChoiceUsed

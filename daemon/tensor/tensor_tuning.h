@@ -10,9 +10,12 @@
 #include <vector>
 
 #include "codec/recipe.h"
+#include "shm/layout.h"
 #include "tuner/tensor_policy.h"
 
 namespace tern::daemon {
+
+static_assert(shm::kMaxTunedRecipes == tuner::kMaxCandidates);
 
 // The recipes by the tuner's candidate numbers; the same for all tensors of the daemon.
 using CandidateRecipes = std::vector<codec::Recipe>;
@@ -75,6 +78,8 @@ class TensorTuning {
   const codec::Recipe& recipe(tuner::CandidateIndex candidate) const noexcept {
     return (*recipes_)[candidate];
   }
+
+  std::span<const codec::Recipe> recipes() const noexcept { return *recipes_; }
 
   // AnnounceBody::candidates: equal for equal lists of candidates.
   std::uint16_t list() const noexcept { return list_; }
@@ -162,6 +167,10 @@ class TensorTuning {
     return 0;
   }
   std::uint32_t version() const noexcept { return version_.load(std::memory_order_acquire) / 2; }
+  // Of the newest choice.
+  std::uint8_t probe_chunks() const noexcept {
+    return probe_chunks_.load(std::memory_order_relaxed);
+  }
   tuner::CandidateIndex now(std::uint32_t node) const noexcept {
     return by_node_[node].load(std::memory_order_relaxed);
   }
@@ -176,10 +185,6 @@ class TensorTuning {
                       }) != 0;
     return read ? lead : Lead{};
   }
-  // What the leading node has announced with the last op whose contributions travel with their
-  // announcements: so the next one is sent. Of the one lane that has such ops.
-  Lead next_lead;
-
   // A sample of the tensor's values is wanted; the lane that takes one clears it.
   std::atomic<bool> sample_wanted{true};
   // Changes are reported, for the log of choices.

@@ -156,9 +156,11 @@ tuner::TensorInfo Tuning::info_of(const MemberGroup& group, const TensorState& s
   info.peers = tuned.peers;
   for (std::size_t i = 0; i < recipes_->size(); ++i) {
     const codec::Recipe& recipe = (*recipes_)[i];
-    const bool fits =
-        !codec::is_lossy(recipe) ||
-        (tuned.lossy && codec::encode_bound(recipe, chunk) <= chunk * dtype_bytes(state.dtype));
+    const bool can_be_told = !state.slots || codec::canonical_text(recipe).size() <
+                                                 sizeof(shm::TensorBlocksPacket::recipe);
+    const bool fits = !codec::is_lossy(recipe) ||
+                      (tuned.lossy && can_be_told &&
+                       codec::encode_bound(recipe, chunk) <= chunk * dtype_bytes(state.dtype));
     if (!fits) info.unusable |= 1u << i;
   }
   return info;
@@ -279,12 +281,17 @@ void Tuning::on_op(MemberGroup& group, const TensorState& state, const OpRecord&
   op.choice = used->choice;
   const bool has_lead = record.lead < recipes_->size();
   // The leading node keeps to what it has said before, and goes on choosing.
-  op.led = has_lead && tuned.self != OpTuning::kLeader;
+  op.led = record.led != 0 && tuned.self != OpTuning::kLeader;
   if (has_lead) {
     op.choice.trial = record.lead_is_trial != 0;
     const tuner::PairOfLegs lead{record.lead_contributions, record.lead};
-    if (!(used->legs == lead)) op.choice = all_by(lead, op.choice);
+    // A client encodes alike for all nodes, however fast their links are.
+    if (state.slots || !(used->legs == lead)) op.choice = all_by(lead, op.choice);
   }
+  if (record.unheeded < recipes_->size()) {
+    tuner_.exclude(found->first, std::uint32_t{1} << record.unheeded);
+  }
+  op.choice.probe_chunks = record.probe_chunks;
   op.alike = record.alike != 0;
   // What rides in the announcement has no start of its own, or has been sent before it; for a tensor
   // that may, its other ops are timed alike, waits for other ranks included, which are the same
@@ -295,10 +302,11 @@ void Tuning::on_op(MemberGroup& group, const TensorState& state, const OpRecord&
       small || record.announced != 0 ? record.submitted_ns : record.started_ns;
   const bool plain = record.mixed == 0;
   if (began != 0 && plain && record.one_sided == 0)
-    op.ns = static_cast<double>(record.ended_ns - began);
+    op.ns = static_cast<double>(record.ended_ns - began) + static_cast<double>(record.client_ns);
   observe_rates(group, tuned, {found->first, op, record.lane});
   op.error = record.error;
-  measured.encoded_bytes = plain ? record.encoded_bytes : 0;
+  // Beside a client a lane encodes results, and copies blocks.
+  measured.encoded_bytes = plain && !state.slots ? record.encoded_bytes : 0;
   measured.encode_ns = static_cast<double>(record.encode_ns);
   tuner_.observe_op(found->first, measured);
   if (!std::exchange(tuned.to_decide, true)) to_decide_.push_back(found->first);

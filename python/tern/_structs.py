@@ -125,6 +125,7 @@ class Op(ctypes.Structure):
         ("peer", ctypes.c_int32),
         ("tag", ctypes.c_uint32),
         ("received", ctypes.c_void_p),
+        ("encoded", ctypes.c_void_p),
     ]
 
 

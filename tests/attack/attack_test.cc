@@ -20,8 +20,13 @@ namespace tern::attack {
 namespace {
 
 // What a daemon may have more: caches that have a bound, what the allocator does not give back, and
-// slabs of its lane, whose pages go back when it has been idle.
+// slabs of its lane, whose pages go back when it has been idle. A sanitizer has several bytes
+// beside each of the daemon's, and keeps freed memory.
+#if defined(TERN_SANITIZES)
+constexpr std::int64_t kGrowthBytes = std::int64_t{1} << 30;
+#else
 constexpr std::int64_t kGrowthBytes = 128 << 20;
+#endif
 
 bool is_at_length() { return std::getenv("TERN_TESTS_AT_LENGTH") != nullptr; }
 

@@ -26,8 +26,14 @@ constexpr std::int64_t kMiB = 1 << 20;
 constexpr std::uint64_t kFew = 1000;
 constexpr int kTurns = 5;
 
+// Under a sanitizer 100,000 of one kind take half an hour, and show the sanitizer's memory.
 std::uint64_t many() {
-  const bool at_length = std::getenv("TERN_TESTS_AT_LENGTH") != nullptr;
+#if defined(TERN_SANITIZES)
+  constexpr bool kMayBeLong = false;
+#else
+  constexpr bool kMayBeLong = true;
+#endif
+  const bool at_length = kMayBeLong && std::getenv("TERN_TESTS_AT_LENGTH") != nullptr;
   return tests::number_of("TERN_CYCLES", at_length ? 100'000 : 10'000);
 }
 

@@ -144,5 +144,110 @@ TEST_F(ContributionsTest, AreRawWhereABlockMightNotFit) {
   EXPECT_EQ(header(1).flags, 0);
 }
 
+// ---- Where the tuner chooses --------------------------------------------------------------------
+
+class TunedContributionsTest : public ContributionsTest {
+ protected:
+  void encode(const std::string& recipe, const Terms& terms = {}) {
+    contributions_.change_recipe(codec::parse_recipe(recipe).value());
+    lost_ = contributions_.encode(bytes_of(values_), terms, slots_, workspace_);
+  }
+  static Layout tuned(const Layout& layout) {
+    tern_block_layout said = layout.said();
+    said.is_tuned = 1;
+    return Layout(said);
+  }
+  std::uint8_t codec_of(std::uint64_t chunk) const { return header(chunk).codec; }
+  static std::uint8_t id(wire::CodecId codec) { return static_cast<std::uint8_t>(codec); }
+
+  const Layout tuned_ = tuned(layout_);
+  Contributions contributions_{tuned_, codec::parse_recipe("raw").value()};
+  const std::vector<float> values_ = drawn_floats(kCount);
+  Lost lost_;
+};
+
+TEST_F(TunedContributionsTest, GoByAnotherRecipeEachTime) {
+  encode("raw");
+  EXPECT_EQ(codec_of(1), id(wire::CodecId::raw));
+  EXPECT_EQ(lost_.elements, 0u);
+  encode("ef(3lc:s=1,scale=4096)");
+  EXPECT_EQ(codec_of(1), id(wire::CodecId::threelc));
+  EXPECT_EQ(codec_of(3), id(wire::CodecId::threelc));
+  encode("ef(int:bits=4)");
+  EXPECT_EQ(codec_of(1), id(wire::CodecId::staged));
+}
+
+// One recipe brings what another has left out, and a block that loses nothing all of it.
+TEST_F(TunedContributionsTest, OweFromOneRecipeToTheNext) {
+  encode("ef(3lc:s=1,scale=4096)");
+  const auto first = decoded(1);
+  encode("ef(int:bits=4)", {.use = 1});
+  const auto second = decoded(1);
+  encode("lossless", {.use = 2});
+  EXPECT_EQ(codec_of(1), id(wire::CodecId::raw));
+  const wire::BlockHeader head = header(1);
+  std::vector<float> third(head.elements);
+  std::memcpy(third.data(), slot(1).data() + wire::kBlockHeaderBytes, kChunk * sizeof(float));
+  for (std::uint64_t i = 0; i < kChunk; ++i) {
+    ASSERT_NEAR(first[i] + second[i] + third[i], 3 * values_[kChunk + i], 1e-5f) << i;
+  }
+  EXPECT_EQ(residual_of(contributions_)[kChunk], 0.0f);
+  encode("raw", {.use = 3});
+  std::memcpy(third.data(), slot(1).data() + wire::kBlockHeaderBytes, kChunk * sizeof(float));
+  EXPECT_EQ(third[5], values_[kChunk + 5]) << "nothing is owed any more";
+}
+
+TEST_F(TunedContributionsTest, OweStillWhatAFailedOperationWouldHavePaidBack) {
+  encode("ef(3lc:s=1,scale=4096)");
+  const auto owed = residual_of(contributions_);
+  encode("raw", {.use = 1});
+  const std::vector<std::byte> sent(slot(1).begin(), slot(1).end());
+  contributions_.take_back();
+  EXPECT_EQ(residual_of(contributions_), owed);
+  encode("raw", {.use = 1});
+  EXPECT_TRUE(std::ranges::equal(slot(1), sent));
+}
+
+TEST_F(TunedContributionsTest, MultiplyWhatIsOwedByTheStateScale) {
+  encode("ef(3lc:s=1,scale=4096)");
+  const auto owed = residual_of(contributions_);
+  encode("raw", {.state_scale = 0.25f, .use = 1});
+  float sent = 0.0f;
+  std::memcpy(&sent, slot(1).data() + wire::kBlockHeaderBytes, sizeof(sent));
+  EXPECT_EQ(sent, values_[kChunk] + 0.25f * owed[kChunk]);
+}
+
+TEST_F(TunedContributionsTest, GoRawForALookAtTheLink) {
+  encode("ef(3lc:s=1,scale=4096)", {.raw_first = 1});
+  EXPECT_EQ(codec_of(1), id(wire::CodecId::raw));      // the other node's first
+  EXPECT_EQ(codec_of(3), id(wire::CodecId::threelc));  // and second
+  EXPECT_EQ(lost_.elements, 100u);
+}
+
+TEST_F(TunedContributionsTest, SayWhatTheyLose) {
+  encode("ef(3lc:s=1,scale=4096)");
+  EXPECT_EQ(lost_.elements, kChunk + 100);
+  double energy = 0.0, left = 0.0;
+  const auto residual = residual_of(contributions_);
+  for (const std::uint64_t chunk : {1u, 3u}) {
+    const Chunk part = layout_.chunk(chunk);
+    for (std::uint64_t i = part.begin; i < part.begin + part.elements; ++i) {
+      energy += double{values_[i]} * values_[i];
+      left += double{residual[i]} * residual[i];
+    }
+  }
+  EXPECT_NEAR(lost_.energy, energy, 1e-4 * energy);
+  EXPECT_NEAR(lost_.residual_energy, left, 1e-4 * left);
+}
+
+// What comes out of a checkpoint may be owed.
+TEST_F(TunedContributionsTest, OweWhatTheyHaveReadOfAState) {
+  contributions_.read_residual(std::vector<float>(kCount, 2.0f));
+  encode("raw");
+  float sent = 0.0f;
+  std::memcpy(&sent, slot(1).data() + wire::kBlockHeaderBytes, sizeof(sent));
+  EXPECT_EQ(sent, values_[kChunk] + 2.0f);
+}
+
 }  // namespace contributions_test
 }  // namespace tern::blocks

@@ -60,7 +60,7 @@ LAYOUT(tern_tensor_options, exempt, 52);
 LAYOUT(tern_tensor_options, client_blocks, 56);
 LAYOUT(tern_tensor_options, reserved1, 60);
 
-SIZE(tern_block_layout, 152);
+SIZE(tern_block_layout, 160); /* 152 in the first header */
 LAYOUT(tern_block_layout, travels_whole, 4);
 LAYOUT(tern_block_layout, count, 8);
 LAYOUT(tern_block_layout, chunk_elements, 16);
@@ -75,6 +75,15 @@ LAYOUT(tern_block_layout, node, 76);
 LAYOUT(tern_block_layout, nodes, 80);
 LAYOUT(tern_block_layout, dtype, 84);
 LAYOUT(tern_block_layout, recipe, 88);
+LAYOUT(tern_block_layout, is_tuned, 152);
+LAYOUT(tern_block_layout, raw_first, 156);
+
+SIZE(tern_encoded, 40);
+LAYOUT(tern_encoded, all_raw, 4);
+LAYOUT(tern_encoded, elements, 8);
+LAYOUT(tern_encoded, energy, 16);
+LAYOUT(tern_encoded, residual_energy, 24);
+LAYOUT(tern_encoded, encode_ns, 32);
 
 SIZE(tern_device_report, 104);
 LAYOUT(tern_device_report, device, 4);
@@ -106,7 +115,7 @@ LAYOUT(tern_tensor_stats, raw_fallbacks, 88);
 LAYOUT(tern_tensor_stats, state_bytes, 96);
 LAYOUT(tern_tensor_stats, recipe, 104);
 
-SIZE(tern_op, 120); /* 96 in the first header */
+SIZE(tern_op, 128); /* 96 in the first header */
 LAYOUT(tern_op, struct_size, 0);
 LAYOUT(tern_op, dtype, 4);
 LAYOUT(tern_op, tensor, 8);

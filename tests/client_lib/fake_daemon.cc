@@ -216,7 +216,9 @@ void FakeDaemon::answer_normally(Session& session, const shm::PacketHeader& head
       return send(session.socket, declared);
     }
     case PacketKind::tensor_blocks:
-      return send(session.socket, blocks_reply(request, options_.block_elements));
+      return send(session.socket, blocks_reply(request, options_.block_elements, options_.tunes));
+    case PacketKind::tensor_recipes:
+      return send(session.socket, recipes_reply(request, options_.recipes));
     case PacketKind::tensor_stats:
       return send(session.socket, stats_reply(request));
     case PacketKind::device_report:
@@ -263,13 +265,7 @@ void FakeDaemon::welcome(Session& session, const shm::PacketHeader& header,
   auto welcome = shm::make_packet<shm::WelcomePacket>(PacketKind::welcome, header.request);
   welcome.abi = wire::kShmAbi;
   welcome.lane_count = static_cast<std::uint16_t>(options_.lanes);
-  welcome.features = shm::kFeatureSplit;
-  if (options_.progress) welcome.features |= shm::kFeatureProgress;
-  if (options_.shares_down) welcome.features |= shm::kFeatureSharesDown;
-  if (options_.pass_progress) welcome.features |= shm::kFeaturePassProgress;
-  if (options_.regions) welcome.features |= shm::kFeatureRegions;
-  if (options_.blocks) welcome.features |= shm::kFeatureBlocks;
-  if (options_.devices) welcome.features |= shm::kFeatureDevices;
+  welcome.features = options_.features();
   welcome.segment_bytes = session.segment.segment_bytes();
   if (welcome_change_) welcome_change_(welcome, session.segment.header());
   ASSERT_TRUE(session.socket.send(shm::packet_bytes(welcome), fds));

@@ -34,9 +34,24 @@ struct FakeOptions {
   bool pass_progress = false;
   bool regions = true;
   bool blocks = false;   // it takes client_blocks
+  bool tunes = false;    // and chooses their recipe
   bool devices = false;  // it takes device_report
   std::uint64_t block_elements = 256;
+  std::vector<std::string> recipes = {"raw", "ef(bf16)"};  // that it chooses among
   std::uint64_t last_common_op = 0;
+
+  // Of its welcome.
+  std::uint32_t features() const {
+    std::uint32_t features = shm::kFeatureSplit;
+    if (progress) features |= shm::kFeatureProgress;
+    if (shares_down) features |= shm::kFeatureSharesDown;
+    if (pass_progress) features |= shm::kFeaturePassProgress;
+    if (regions) features |= shm::kFeatureRegions;
+    if (blocks) features |= shm::kFeatureBlocks;
+    if (tunes) features |= shm::kFeatureTunedBlocks;
+    if (devices) features |= shm::kFeatureDevices;
+    return features;
+  }
 };
 
 enum class Answers { normal, none, garbage, wrong_kind, short_packet, hang_up, refuse };

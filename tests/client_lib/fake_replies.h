@@ -2,8 +2,11 @@
 
 // What the fake daemon says of any tensor.
 
+#include <algorithm>
 #include <cstdint>
 #include <cstring>
+#include <string>
+#include <vector>
 
 #include "shm/packet_socket.h"
 
@@ -19,14 +22,27 @@ inline shm::TensorStatsPacket stats_reply(std::uint64_t request) {
   return stats;
 }
 
-inline shm::TensorBlocksPacket blocks_reply(std::uint64_t request, std::uint64_t chunk_elements) {
+inline shm::TensorBlocksPacket blocks_reply(std::uint64_t request, std::uint64_t chunk_elements,
+                                            bool tunes) {
   auto blocks =
       shm::make_packet<shm::TensorBlocksPacket>(shm::PacketKind::tensor_blocks_reply, request);
   blocks.chunk_elements = chunk_elements;
   blocks.seed = 7;
   blocks.most_block_bytes = 900;
-  std::strcpy(blocks.recipe, "ef(3lc:s=1,scale=4096)");
+  blocks.is_tuned = tunes ? 1 : 0;
+  std::strcpy(blocks.recipe, tunes ? "raw" : "ef(3lc:s=1,scale=4096)");
   return blocks;
+}
+
+inline shm::TensorRecipesPacket recipes_reply(std::uint64_t request,
+                                              const std::vector<std::string>& recipes) {
+  auto reply =
+      shm::make_packet<shm::TensorRecipesPacket>(shm::PacketKind::tensor_recipes_reply, request);
+  reply.count = static_cast<std::uint32_t>(recipes.size());
+  for (std::size_t i = 0; i < std::min(recipes.size(), shm::kMaxTunedRecipes); ++i) {
+    recipes[i].copy(reply.recipes[i], sizeof(reply.recipes[i]) - 1);
+  }
+  return reply;
 }
 
 }  // namespace tern::testing

@@ -1,5 +1,7 @@
 // A node with its tensor on the device gets, and gives, the bits of a node with elements.
 
+#include <algorithm>
+#include <cmath>
 #include <limits>
 
 #include "tests/cuda/nodes.h"
@@ -239,6 +241,65 @@ TEST(CudaAllReduceOfTwoTensors, OneBehindTheOtherOnAStream) {
   plain.wait(last);
   EXPECT_EQ(bits_of(node.output()), bits_of(values));
   EXPECT_EQ(tern_cuda_tensor_release(bound), TERN_OK);
+}
+
+// Whatever the tuner chooses: when nothing may be lost any more, all that was owed has arrived.
+TEST(CudaAllReduceByTheTuner, PaysBackAllThatItOwes) {
+  const auto gpu = make_gpu();
+  const std::string job = new_job();
+  Node on_gpu(daemons()[0], job), plain(daemons()[1], job);
+  Node::join({&on_gpu, &plain});
+  on_gpu.declare("auto", kLarge, true);
+  plain.declare("auto", kLarge, false);
+  GpuNode node(*gpu, on_gpu, kLarge);
+  const auto set_policy = [](const std::string& rules) {
+    for (std::size_t i = 0; i < 2; ++i) daemons()[i].ternctl({"policy", rules});
+  };
+  constexpr int kAll = 40;
+  std::vector<double> got(kLarge), given(kLarge);
+  for (int step = 0; step < kAll; ++step) {
+    if (step == kAll - 5) set_policy("weights.grad lossless");
+    const auto own = gaussian(kLarge, static_cast<std::uint64_t>(step) + 1);
+    auto other = gaussian(kLarge, static_cast<std::uint64_t>(step) + 1001);
+    for (std::size_t i = 0; i < kLarge; ++i) given[i] += double{own[i]} + double{other[i]};
+    const auto second = plain.all_reduce(other);
+    tern_ticket first = 0;
+    ASSERT_EQ(node.all_reduce(own, first), TERN_OK) << tern_cuda_error_detail();
+    ASSERT_EQ(node.finish(first), TERN_OK) << tern_cuda_error_detail();
+    EXPECT_TRUE(node.stream_is_free());
+    plain.wait(second);
+    EXPECT_EQ(bits_of(node.seen()), bits_of(other)) << step;
+    for (std::size_t i = 0; i < kLarge; ++i) got[i] += double{other[i]};
+  }
+  set_policy("");
+  double worst = 0.0;
+  for (std::size_t i = 0; i < kLarge; ++i) worst = std::max(worst, std::abs(got[i] - given[i]));
+  EXPECT_LT(worst, 1e-4 * kAll);
+}
+
+// What may lose nothing has no residual, and the tuner chooses for it all the same.
+TEST(CudaAllReduceByTheTuner, TakesWhatMustBeExact) {
+  const auto gpu = make_gpu();
+  const std::string job = new_job();
+  Node on_gpu(daemons()[0], job), plain(daemons()[1], job);
+  Node::join({&on_gpu, &plain});
+  on_gpu.declare_weights("auto", kLarge, true);
+  plain.declare_weights("auto", kLarge, false);
+  GpuNode node(*gpu, on_gpu, kLarge);
+  for (std::uint64_t step = 0; step < 10; ++step) {
+    const auto own = gaussian(kLarge, step + 1);
+    auto other = gaussian(kLarge, step + 1001);
+    std::vector<float> sum(kLarge);
+    for (std::size_t i = 0; i < kLarge; ++i) sum[i] = own[i] + other[i];
+    const auto second = plain.all_reduce(other);
+    tern_ticket first = 0;
+    ASSERT_EQ(node.all_reduce(own, first), TERN_OK) << tern_cuda_error_detail();
+    ASSERT_EQ(node.finish(first), TERN_OK) << tern_cuda_error_detail();
+    plain.wait(second);
+    EXPECT_EQ(bits_of(other), bits_of(sum)) << step;
+    EXPECT_TRUE(node.stream_is_free());
+    EXPECT_EQ(bits_of(node.seen()), bits_of(sum)) << step;
+  }
 }
 
 }  // namespace all_reduce_test

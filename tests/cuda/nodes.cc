@@ -77,14 +77,33 @@ void Node::join(const std::vector<Node*>& nodes, bool verify) {
   for (std::thread& thread : threads) thread.join();
 }
 
-void Node::declare(const char* recipe, std::uint64_t count, bool client_blocks, tern_dtype dtype) {
+namespace {
+
+tern_tensor_options gradient(const char* recipe, std::uint64_t count, bool client_blocks) {
   tern_tensor_options options = TERN_TENSOR_OPTIONS_INIT;
   options.name = "weights.grad";
   options.count = count;
-  options.dtype = dtype;
   options.role = TERN_GRADIENT;
   options.recipe = recipe;
   options.client_blocks = client_blocks ? 1 : 0;
+  return options;
+}
+
+}  // namespace
+
+void Node::declare(const char* recipe, std::uint64_t count, bool client_blocks, tern_dtype dtype) {
+  tern_tensor_options options = gradient(recipe, count, client_blocks);
+  options.dtype = dtype;
+  declare(options);
+}
+
+void Node::declare_weights(const char* recipe, std::uint64_t count, bool client_blocks) {
+  tern_tensor_options options = gradient(recipe, count, client_blocks);
+  options.role = TERN_WEIGHTS;
+  declare(options);
+}
+
+void Node::declare(const tern_tensor_options& options) {
   ASSERT_EQ(tern_tensor_declare(group_, &options, &tensor_), TERN_OK) << tern_error_detail();
 }
 

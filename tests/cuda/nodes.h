@@ -46,12 +46,16 @@ class Node {
   static void join(const std::vector<Node*>& nodes, bool verify = false);
   void declare(const char* recipe, std::uint64_t count, bool client_blocks,
                tern_dtype dtype = TERN_F32);
+  // What must arrive exactly.
+  void declare_weights(const char* recipe, std::uint64_t count, bool client_blocks);
   // All elements are in memory of the test.
   tern_ticket all_reduce(std::vector<float>& values, tern_reduction reduction = TERN_SUM,
                          float state_scale = 0.0f, const char* recipe = nullptr);
   void wait(tern_ticket ticket);
 
  private:
+  void declare(const tern_tensor_options& options);
+
   tern_client* client_ = nullptr;
   tern_group* group_ = nullptr;
   tern_tensor* tensor_ = nullptr;

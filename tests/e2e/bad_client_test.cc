@@ -124,7 +124,7 @@ TEST_F(BadClient, SubmitsBadEntries) {
       {"role", [](auto& entry) { entry.role = 4; }},
       {"flags", [](auto& entry) { entry.flags = 4; }},
       {"reserved0", [](auto& entry) { entry.reserved0 = 1; }},
-      {"reserved2", [](auto& entry) { entry.reserved2[9] = 1; }},
+      {"reserved2", [](auto& entry) { entry.reserved2[5] = 1; }},
       {"counts", [](auto& entry) { entry.counts_offset = 8; }},
       {"events", [](auto& entry) { entry.wait_event = 8; }},
       {"region", [](auto& entry) { entry.input_region = 1; }},

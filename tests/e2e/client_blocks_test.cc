@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cmath>
 #include <cstring>
 #include <limits>
 #include <memory>
@@ -158,6 +159,39 @@ TEST_F(BlocksOfRanks, KeepTheirResidualForTheNextDeclaration) {
       ++number;
     }
   }
+}
+
+// Whatever is chosen on the way: when nothing may be lost any more, all that was owed arrives.
+TEST_F(BlocksOfRanks, GoByTheTunersChoiceAndPayBackWhatTheyOwe) {
+  join();
+  constexpr int kSteps = 40;
+  constexpr int kExact = 5;  // the last ones
+  std::vector<double> sent(kCount), given(kCount);
+  for (int number = 0; number < kSteps; ++number) {
+    // Whoever encodes next, a daemon or a rank, goes on with what is owed.
+    if (number % 15 == 0) {
+      declare(0, "auto", true);
+      declare(1, "auto", number % 2 == 0);
+    }
+    if (number == kSteps - kExact) {
+      for (std::size_t i = 0; i < 2; ++i) cluster_[i].ternctl({"policy", "gradient lossless"});
+    }
+    const std::vector<float> got = step(number);
+    const auto first = values_of(0, number), second = values_of(1, number);
+    for (std::size_t e = 0; e < kCount; ++e) {
+      sent[e] += double{got[e]};
+      given[e] += (double{first[e]} + double{second[e]}) / 2;
+    }
+  }
+  double worst = 0.0;
+  for (std::size_t e = 0; e < kCount; ++e) worst = std::max(worst, std::abs(sent[e] - given[e]));
+  EXPECT_LT(worst, 1e-4 * kSteps);
+  const auto tuned = cluster_[0].ask("tuner");
+  ASSERT_EQ(tuned.size(), 1u) << tuned;
+  EXPECT_EQ(tuned[0].value("name", ""), "gradient");
+  EXPECT_GE(cluster_[0].counter("samples"), 1) << "of its own chunks";
+  const std::string shown = cluster_[0].ternctl({"tensors"});
+  EXPECT_NE(shown.find("by client"), std::string::npos) << shown;
 }
 
 TEST_F(BlocksOfRanks, ExportPartsThatDaemonsTake) {

@@ -108,7 +108,8 @@ bool ClientFuzzer::send_packet(HostileClient& client) {
     case 5:
     case 6: {
       static constexpr PacketKind kKinds[] = {PacketKind::tensor_release, PacketKind::tensor_stats,
-                                              PacketKind::tensor_blocks};
+                                              PacketKind::tensor_blocks,
+                                              PacketKind::tensor_recipes};
       auto ask = shm::make_packet<shm::TensorReleasePacket>(
           kKinds[mutator_.below(std::size(kKinds))], request);
       ask.group = group_;

@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include "shm/block_slots.h"
+#include "shm/encoded_by.h"
 #include "shm/layout.h"
 
 namespace tern::shm {
@@ -78,8 +79,12 @@ TEST(FrozenLayout, SubmitEntry) {
   FIELD(SubmitEntry, recipe, 112, 48);
   FIELD(SubmitEntry, progress_offset, 160, 8);
   FIELD(SubmitEntry, progress_records, 168, 4);
-  FIELD(SubmitEntry, reserved1, 172, 4);
-  FIELD(SubmitEntry, reserved2, 176, 80);
+  FIELD(SubmitEntry, encoded_by, 172, 4);
+  FIELD(SubmitEntry, encoded_elements, 176, 8);
+  FIELD(SubmitEntry, encoded_energy_bits, 184, 8);
+  FIELD(SubmitEntry, encoded_residual_bits, 192, 8);
+  FIELD(SubmitEntry, encoded_ns, 200, 8);
+  FIELD(SubmitEntry, reserved2, 208, 48);
 }
 
 TEST(FrozenLayout, CopyProgress) {
@@ -102,7 +107,9 @@ TEST(FrozenLayout, CompletionEntry) {
   FIELD(CompletionEntry, bytes_sent, 16, 8);
   FIELD(CompletionEntry, detail, 24, 192);
   FIELD(CompletionEntry, elements, 216, 8);
-  FIELD(CompletionEntry, reserved1, 224, 32);
+  FIELD(CompletionEntry, encode_next_by, 224, 4);
+  FIELD(CompletionEntry, reserved0, 228, 4);
+  FIELD(CompletionEntry, reserved1, 232, 24);
 }
 
 TEST(FrozenLayout, PacketHeader) {
@@ -218,6 +225,25 @@ TEST(FrozenLayout, TensorDeclarePacket) {
   FIELD(TensorDeclarePacket, level, 232, 16);
 }
 
+TEST(FrozenLayout, TensorRecipesPacket) {
+  EXPECT_EQ(sizeof(TensorRecipesPacket), 1048u);
+  FIELD(TensorRecipesPacket, header, 0, 16);
+  FIELD(TensorRecipesPacket, count, 16, 4);
+  FIELD(TensorRecipesPacket, reserved0, 20, 4);
+  FIELD(TensorRecipesPacket, recipes, 24, 1024);
+  EXPECT_EQ(static_cast<int>(PacketKind::tensor_recipes), 26);
+  EXPECT_EQ(static_cast<int>(PacketKind::tensor_recipes_reply), 27);
+  EXPECT_EQ(kBlocksByRecipe, 1);
+  EXPECT_EQ(kBlocksByTuner, 2);
+  EXPECT_EQ(kFeatureTunedBlocks, 128u);
+}
+
+TEST(FrozenLayout, EncodedBy) {
+  EXPECT_EQ((EncodedBy{0, 0}.packed()), 1u);
+  EXPECT_EQ((EncodedBy{5, 2}.packed()), 0x206u);
+  EXPECT_EQ(EncodedBy::of(0x206), (EncodedBy{5, 2}));
+}
+
 TEST(FrozenLayout, TensorBlocksPacket) {
   EXPECT_EQ(sizeof(TensorBlocksPacket), 112u);
   FIELD(TensorBlocksPacket, header, 0, 16);
@@ -225,7 +251,7 @@ TEST(FrozenLayout, TensorBlocksPacket) {
   FIELD(TensorBlocksPacket, seed, 24, 8);
   FIELD(TensorBlocksPacket, most_block_bytes, 32, 8);
   FIELD(TensorBlocksPacket, travels_whole, 40, 4);
-  FIELD(TensorBlocksPacket, reserved0, 44, 4);
+  FIELD(TensorBlocksPacket, is_tuned, 44, 4);
   FIELD(TensorBlocksPacket, recipe, 48, 64);
 }
 

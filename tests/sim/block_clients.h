@@ -26,6 +26,7 @@ inline blocks::Layout layout_of(const Client& client, const Tensor& tensor,
   const auto nodes = static_cast<std::uint32_t>(client.group.node_count);
   tern_block_layout layout = TERN_BLOCK_LAYOUT_INIT;
   layout.travels_whole = said.travels_whole;
+  layout.is_tuned = said.is_tuned;
   layout.count = slots.count;
   layout.chunk_elements = slots.chunk_elements;
   layout.chunks = slots.slots();
@@ -54,11 +55,35 @@ struct BlockTensor {
     return {client.at(offset), layout.bytes()};
   }
 
+  // What an op that is submitted next says of its encoding.
+  void encode(OpRequest& request, const Bytes& input, codec::Workspace& workspace) {
+    blocks::Terms terms{request.reduction, 1.0f, request.state_scale, tensor.next_use};
+    if (layout.is_tuned()) {
+      if (has_no_encoder) next_by = {};
+      request.encoded_by = next_by;
+      contributions.change_recipe(recipes.at(next_by.recipe));
+      terms.raw_first = next_by.raw_first;
+    }
+    const blocks::Lost lost = contributions.encode(input, terms, slots(request.input), workspace);
+    request.encoded = {lost.energy, lost.residual_energy, lost.elements};
+  }
+  void take_choice(const OpResult& result) {
+    const auto lanes = static_cast<std::uint32_t>(client.group.lane_count);
+    const auto said = result.encode_next_by.find(shm::first_lane(tensor.id, 0, lanes));
+    if (said != result.encode_next_by.end() && said->second != 0) {
+      next_by = shm::EncodedBy::of(said->second);
+    }
+  }
+
   Client& client;
   Tensor& tensor;
   blocks::Layout layout;
   blocks::Contributions contributions;
   blocks::Results results;
+  // Where the tuner chooses.
+  std::vector<codec::Recipe> recipes;
+  shm::EncodedBy next_by;
+  bool has_no_encoder = false;  // all goes raw, whatever it is told
 };
 
 // All ranks declare the tensor, those of `with_blocks` with client_blocks; nodes have one of these.
@@ -81,6 +106,7 @@ class BlockClients {
       const auto said = client.answer<shm::TensorBlocksPacket>(request);
       EXPECT_TRUE(said.has_value()) << client.status_of(request).detail;
       blocks.back() = std::make_unique<BlockTensor>(client, *said, *tensors.back());
+      if (said->is_tuned != 0) ask_recipes(rank);
     }
   }
 
@@ -95,10 +121,10 @@ class BlockClients {
       const std::uint64_t bytes = own != nullptr ? own->layout.bytes() : inputs[rank].size();
       request.input = request.output = client.allocate(bytes);
       request.has_blocks = own != nullptr;
+      request.encoded_by.reset();
+      request.encoded = {};
       if (own != nullptr) {
-        own->contributions.encode(
-            inputs[rank], {request.reduction, 1.0f, request.state_scale, tensors[rank]->next_use},
-            own->slots(request.input), workspace_);
+        own->encode(request, inputs[rank], workspace_);
       } else {
         std::copy(inputs[rank].begin(), inputs[rank].end(), client.at(request.input));
       }
@@ -121,6 +147,12 @@ class BlockClients {
     const Cluster::Pending pending = submit(request, inputs);
     cluster_.finish(pending);
     cluster_.expect_all(pending, Errc::ok);
+    sent = 0;
+    for (std::uint32_t rank = 0; rank < cluster_.size(); ++rank) {
+      const OpResult& result = cluster_.ranks[rank]->result(pending.tickets[rank]);
+      sent += result.bytes_sent;
+      if (blocks[rank] != nullptr) blocks[rank]->take_choice(result);
+    }
     const Bytes first = output(pending, 0);
     for (std::uint32_t rank = 1; rank < cluster_.size(); ++rank) {
       EXPECT_EQ(output(pending, rank) == first, true) << "rank " << rank << " has other bits";
@@ -129,10 +161,22 @@ class BlockClients {
     return first;
   }
 
+  std::uint64_t sent = 0;                            // by the last op that was reduced
   std::vector<Tensor*> tensors;                      // by rank
   std::vector<std::unique_ptr<BlockTensor>> blocks;  // by rank; null: it has elements
 
  private:
+  void ask_recipes(std::uint32_t rank) {
+    Client& client = *cluster_.ranks[rank];
+    const std::uint64_t request = client.ask_of(shm::PacketKind::tensor_recipes, tensors[rank]->id);
+    EXPECT_TRUE(cluster_.await(client, request));
+    const auto said = client.answer<shm::TensorRecipesPacket>(request);
+    ASSERT_TRUE(said.has_value()) << client.status_of(request).detail;
+    for (std::uint32_t i = 0; i < said->count; ++i) {
+      blocks[rank]->recipes.push_back(codec::parse_recipe(said->recipes[i]).value());
+    }
+  }
+
   Cluster& cluster_;
   codec::Workspace workspace_;
 };

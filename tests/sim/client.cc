@@ -82,7 +82,7 @@ std::uint64_t Client::declare(const TensorSpec& spec) {
   packet.dtype = static_cast<std::uint8_t>(spec.dtype);
   packet.role = static_cast<std::uint8_t>(spec.role);
   packet.exempt = spec.exempt ? 1 : 0;
-  packet.client_blocks = spec.client_blocks ? 1 : 0;
+  packet.client_blocks = spec.client_blocks ? spec.blocks_form : 0;
   std::strncpy(packet.name, spec.name.c_str(), sizeof(packet.name) - 1);
   std::strncpy(packet.recipe, spec.recipe.c_str(), sizeof(packet.recipe) - 1);
   return send(packet);
@@ -264,6 +264,12 @@ std::uint64_t Client::submit_as(const OpRequest& op, std::uint64_t tensor, std::
                 op.counts.size() * sizeof(std::uint64_t));
   }
   if (op.has_blocks) entry.flags |= shm::kEntryHasBlocks;
+  if (op.encoded_by) {
+    entry.encoded_by = op.encoded_by->packed();
+    entry.encoded_elements = op.encoded.elements;
+    entry.encoded_energy_bits = std::bit_cast<std::uint64_t>(op.encoded.energy);
+    entry.encoded_residual_bits = std::bit_cast<std::uint64_t>(op.encoded.residual_energy);
+  }
   Waiting& waiting = waiting_[entry.ticket];
   if (copying.seed != 0) begin_copies(op, waiting, entry);
   const std::uint32_t used = lanes(op, tensor, sequence, one_lane);
@@ -332,8 +338,8 @@ int Client::poll() {
     if (waiting.copier && waiting.copier->step()) ++taken;
   }
   shm::CompletionEntry entry;
-  for (auto& ring : completions_) {
-    while (ring.try_pop(entry) == shm::RingResult::ok) {
+  for (std::uint32_t lane = 0; lane < completions_.size(); ++lane) {
+    while (completions_[lane].try_pop(entry) == shm::RingResult::ok) {
       ++taken;
       const auto found = waiting_.find(entry.ticket);
       if (found == waiting_.end()) {
@@ -348,6 +354,7 @@ int Client::poll() {
       waiting.result.bytes_sent += entry.bytes_sent;
       waiting.result.source = entry.source;
       waiting.result.elements = entry.elements;
+      waiting.result.encode_next_by[lane] = entry.encode_next_by;
       if (--waiting.lanes_left > 0) continue;
       end_copies(waiting);
       results_[entry.ticket] = waiting.result;

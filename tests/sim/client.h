@@ -16,9 +16,11 @@
 #include "base/errc.h"
 #include "copier.h"
 #include "plan/plan.h"
+#include "shm/encoded_by.h"
 #include "shm/packet_socket.h"
 #include "shm/segment.h"
 #include "shm/sharding.h"
+#include "tuner/error_guard.h"
 
 namespace tern::sim {
 
@@ -39,6 +41,7 @@ struct TensorSpec {
   bool exempt = false;
   std::string recipe;
   bool client_blocks = false;
+  std::uint8_t blocks_form = shm::kBlocksByTuner;  // TensorDeclarePacket::client_blocks, if not 0
 };
 
 struct Tensor {
@@ -67,14 +70,18 @@ struct OpRequest {
   std::string recipe;
   std::vector<std::uint64_t> counts;  // of each rank; empty: equal shares, or none
   bool has_blocks = false;            // input and output are slots
+  // Of a tensor with client_blocks whose recipe the tuner chooses.
+  std::optional<shm::EncodedBy> encoded_by;
+  tuner::LegEnergies encoded;
 };
 
 struct OpResult {
   Errc status = Errc::ok;
   std::string detail;
   std::uint64_t bytes_sent = 0;
-  std::uint32_t source = 0;    // of a recv
-  std::uint64_t elements = 0;  // likewise
+  std::uint32_t source = 0;                                 // of a recv
+  std::uint64_t elements = 0;                               // likewise
+  std::map<std::uint32_t, std::uint32_t> encode_next_by{};  // by lane
 };
 
 class Client {
@@ -99,7 +106,7 @@ class Client {
   std::uint64_t leave();
   std::uint64_t declare(const TensorSpec& spec);
   std::uint64_t release(std::uint64_t tensor);
-  // tensor_stats or tensor_blocks.
+  // tensor_stats, tensor_blocks or tensor_recipes.
   std::uint64_t ask_of(shm::PacketKind kind, std::uint64_t tensor);
   std::uint64_t move_state(std::uint64_t tensor, shm::StateAction action, std::uint64_t offset = 0,
                            std::uint64_t bytes = 0);

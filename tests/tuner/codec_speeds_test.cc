@@ -52,5 +52,16 @@ TEST(CodecSpeeds, OnlyWhatIsKnownOnALaneShowsALoad) {
   EXPECT_NEAR(speeds.on_lane(kSecond, kClass, 3.0).encode_ns, 1.2, 1e-9);
 }
 
+// A shadow whose clock has seen no time go by says nothing of lanes.
+TEST(CodecSpeeds, NoTimeIsNoMeasure) {
+  CodecSpeeds speeds(2);
+  speeds.observe_shadow({kFirst, 1000, 100, 0.0, 0.0, 0.0});
+  for (const double lane_ns : {0.0, 0.3}) {
+    for (int i = 0; i < 5; ++i) speeds.observe_lane({kFirst, kClass, lane_ns}, 1.0);
+    EXPECT_EQ(speeds.load_of({kFirst, kClass, lane_ns}), 0.0);
+    EXPECT_EQ(speeds.on_lane(kFirst, kClass, 1.0).encode_ns, 0.0);
+  }
+}
+
 }  // namespace
 }  // namespace tern::tuner

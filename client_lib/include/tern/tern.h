@@ -191,8 +191,8 @@ typedef struct {
   uint32_t
       client_blocks; /* 1: operations on it have blocks in place of elements, and are all_reduce
                              alone; tern/block_layout.h. Each node's own word: others may have
-                             elements. The group has one rank on this node, and the recipe is not
-                             "auto", has memory none or ef, and no scale=tensor */
+                             elements. The group has one rank on this node, and the recipe is "auto"
+                             or has memory none or ef, and no scale=tensor */
   uint32_t reserved1;
 } tern_tensor_options;
 #define TERN_TENSOR_OPTIONS_INIT \
@@ -315,11 +315,14 @@ typedef struct {
   uint32_t tag;                   /* send, recv */
   tern_received* received; /* recv: NULL, or what is filled when a wait or a test reports success,
                               and stays valid until then; of others NULL */
+  const tern_encoded* encoded; /* of client_blocks: NULL, or what came of encoding the input, which
+                                  recipe "auto" goes by. Read before the call returns; of others
+                                  NULL */
 } tern_op;
 #define TERN_OP_INIT                                                                           \
   {                                                                                            \
     sizeof(tern_op), TERN_F32, NULL, NULL, NULL, 0, TERN_SUM, 0, 0, 0.0f, 0.0f, 0, NULL, 0, 0, \
-        NULL, NULL, 0, 0, NULL                                                                 \
+        NULL, NULL, 0, 0, NULL, NULL                                                           \
   }
 
 /* Every rank's output becomes the reduction of all inputs, bit-identical on all ranks.

@@ -97,7 +97,8 @@ TERN_API tern_status tern_cuda_get_stats(tern_cuda* cuda, tern_cuda_stats* stats
  *
  * The tensor is of f32 and declared with client_blocks = 1, and no operation on it is in flight.
  * Recipes: 3lc (with layout=tile and pad=1), int:bits=8 and int:bits=4 (with round=nearest), fp8,
- * bf16, raw; under the memory none or ef. Values of other types and recipes go as elements through
+ * bf16, raw; under the memory none or ef. With auto, what the tuner chooses and there are kernels
+ * for; the rest of its choices goes raw. Values of other types and recipes go as elements through
  * pinned copies: declare the tensor without client_blocks, and copy to and from memory of tern_alloc.
  *
  * TERN_ERR_UNSUPPORTED for those, and for chunks that are too large for the GPU's shared memory;

@@ -244,8 +244,9 @@ class Compression:
             level=self._level if self._recipe == "auto" else None)
 
     def _declare_blocks(self, own: str, count: int, recipe: str) -> Tensor:
-        return self._submissions.group.declare(declared_name(self._name, own), count,
-                                               role="gradient", recipe=recipe, client_blocks=True)
+        return self._submissions.group.declare(
+            declared_name(self._name, own), count, role="gradient", recipe=recipe,
+            level=self._level if recipe == "auto" else None, client_blocks=True)
 
 
 def _hook(state: Compression, bucket: dist.GradBucket) -> Future[torch.Tensor]:

@@ -136,8 +136,6 @@ def _objection(group: Group, wanted: Mapping[str, Wanted], places: set[torch.dev
                 "made on GPUs has one on each")
     if types != {torch.float32}:
         return f"gradients are of {', '.join(sorted(str(kind)[6:] for kind in types))}, not float32"
-    if any(each.recipe == "auto" for each in wanted.values()):
-        return 'recipe="auto" measures elements; give a recipe, as "int:bits=8"'
     return ""
 
 

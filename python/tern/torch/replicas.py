@@ -224,8 +224,9 @@ class ReplicatedCompression:
             level=self._level)
 
     def _declare_blocks(self, own: str, count: int, recipe: str) -> Tensor:
-        return self._submissions.group.declare(declared_name(self._name, own), count,
-                                               role="gradient", recipe=recipe, client_blocks=True)
+        return self._submissions.group.declare(
+            declared_name(self._name, own), count, role="gradient", recipe=recipe,
+            level=self._level if recipe == "auto" else None, client_blocks=True)
 
 
 class _Hook:

@@ -220,12 +220,12 @@ def test_abort_ends_backward(two_nodes):
         answer_of(*ranks[1])
 
 
-def test_auto_is_left_to_the_daemon(two_nodes):
-    def work(rank):
-        on_emulated_gpu()
-        model = model_of()
-        compressed = tern.torch.compress(model)
-        assert not isinstance(compressed._buckets, DeviceBuckets)
-        return train(model, rank, 1)
+def test_auto_loses_nothing_at_a_level_without_loss(two_nodes):
+    for found, wanted in zip(trained(two_nodes, {0, 1}, recipe="auto", level="lossless"),
+                             trained(two_nodes, set(), recipe="raw")):
+        same(found, wanted)
 
-    run_ranks(two_nodes, 2, work)
+
+def test_auto_is_the_same_on_all_ranks(two_nodes):
+    first, second = trained(two_nodes, {0, 1}, steps=30, recipe="auto", level="aggressive")
+    same(first, second)

@@ -115,7 +115,7 @@ TEST_F(EntryCheck, EachUnsoundFieldIsNamed) {
       {[](auto& e) { e.counts_offset = 1; }, "a reserved field is not zero"},
       {[](auto& e) { e.wait_event = 1; }, "a reserved field is not zero"},
       {[](auto& e) { e.signal_event = 1; }, "a reserved field is not zero"},
-      {[](auto& e) { e.reserved2[9] = 1; }, "a reserved field is not zero"},
+      {[](auto& e) { e.reserved2[5] = 1; }, "a reserved field is not zero"},
       {[](auto& e) { e.input_region = 1; }, "unknown memory region"},
       {[](auto& e) { e.output_region = 1; }, "unknown memory region"},
       {[](auto& e) { e.count = plan::kMaxElements + 1; }, "count is too large"},
@@ -135,6 +135,57 @@ TEST_F(EntryCheck, EachUnsoundFieldIsNamed) {
     change(entry_);
     EXPECT_EQ(problem(), text);
   }
+}
+
+// What a client says of blocks whose recipe the tuner chooses.
+TEST_F(EntryCheck, TheEncodingOfBlocksIsPlainNumbers) {
+  tensor_.slots = shm::BlockSlots{10'000, 1024, 4};
+  entry_.flags = shm::kEntryHasBlocks;
+  entry_.tensor = 7;
+  entry_.role = static_cast<std::uint8_t>(Role::gradient);
+  EXPECT_EQ(problem(&tensor_), "") << "nothing need be said";
+  entry_.encoded_by = shm::EncodedBy{1, 0}.packed();
+  EXPECT_EQ(problem(&tensor_), "the recipe of the blocks is the tensor's: the tuner has no say");
+  const auto recipes = std::make_shared<CandidateRecipes>(CandidateRecipes{
+      codec::parse_recipe("raw").value(), codec::parse_recipe("ef(bf16)").value()});
+  tensor_.tuning = std::make_unique<TensorTuning>(TensorTuning::Candidates{recipes, 1},
+                                                  TensorTuning::Place{.nodes = 2});
+  EXPECT_EQ(problem(&tensor_), "");
+  entry_.encoded_elements = 9'000;
+  entry_.encoded_energy_bits = std::bit_cast<std::uint64_t>(2.0);
+  entry_.encoded_residual_bits = std::bit_cast<std::uint64_t>(1.0);
+  EXPECT_EQ(problem(&tensor_), "");
+  const auto bits = [](double value) { return std::bit_cast<std::uint64_t>(value); };
+  using Change = std::function<void(shm::SubmitEntry&)>;
+  const std::vector<std::pair<Change, std::string>> changes = {
+      {[](auto& e) {
+         e.encoded_by = shm::EncodedBy{2, 0}.packed();
+       },
+       "the blocks' recipe is none that the tuner may choose"},
+      {[](auto& e) { e.encoded_by = 0x100; },
+       "the blocks' recipe is none that the tuner may choose"},
+      {[](auto& e) { e.encoded_by = 0; }, "the blocks' recipe is none that the tuner may choose"},
+      {[](auto& e) { e.encoded_by |= 0x10000; }, "a reserved field is not zero"},
+      {[](auto& e) { e.encoded_elements = 10'001; },
+       "the energies of the blocks are no sums of squares of the tensor's elements"},
+      {[&](auto& e) { e.encoded_energy_bits = bits(-1.0); },
+       "the energies of the blocks are no sums of squares of the tensor's elements"},
+      {[&](auto& e) { e.encoded_energy_bits = bits(std::numeric_limits<double>::infinity()); },
+       "the energies of the blocks are no sums of squares of the tensor's elements"},
+      {[&](auto& e) { e.encoded_residual_bits = bits(std::numeric_limits<double>::quiet_NaN()); },
+       "the energies of the blocks are no sums of squares of the tensor's elements"},
+  };
+  const shm::SubmitEntry sound = entry_;
+  for (const auto& [change, text] : changes) {
+    entry_ = sound;
+    change(entry_);
+    EXPECT_EQ(problem(&tensor_), text);
+  }
+  // Of elements nothing is said.
+  entry_ = sound;
+  entry_.flags = 0;
+  tensor_.slots.reset();
+  EXPECT_EQ(problem(&tensor_), "a reserved field is not zero");
 }
 
 TEST_F(EntryCheck, AnUndeclaredTensorHasACodeOfItsOwn) {

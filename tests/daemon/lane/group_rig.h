@@ -167,7 +167,7 @@ struct Node final : MemoryOwner, BlockSink, FrameSink, net::AcceptorSink {
           collective::GroupOps::SubmitResult::accepted);
       if (rank == 0) {
         core.lane_ops().begin(op, lane_op);
-        tuning.begin(op);
+        tuning.begin(op, made);
       }
       const std::size_t bytes = spec.count * dtype_bytes(spec.dtype);
       const auto hold = [&] { return memory.emplace_back(bytes).operand(); };
@@ -394,6 +394,7 @@ struct Node final : MemoryOwner, BlockSink, FrameSink, net::AcceptorSink {
   BlockPath path;
   LaneGroup group;  // only its address is used: events name it
   OpTuning tuning;
+  ClientEncoding made;  // of the next op with slots that is submitted
   ReduceLeg reduce;
   ResultLeg results;
   OpLedger ledger;
