@@ -17,6 +17,11 @@ bool flag(const json& object, std::string_view key) {
   return value != object.end() && value->is_boolean() && value->get<bool>();
 }
 
+bool is_positive(const json& object, std::string_view key) {
+  const auto value = object.find(key);
+  return value != object.end() && value->is_number() && value->get<double>() > 0.0;
+}
+
 bool has_operation(const json& tensor) {
   const std::string name = text_field(tensor, "operation");
   return !name.empty() && name != "-";
@@ -90,6 +95,10 @@ std::string render_explain(const json& tensors) {
                      flag(one, "tried") ? time_field(one, "expected_us", kUs) : "-",
                      ratio_field(one, "ratio"), fraction_field(one, "loss"),
                      text_field(one, "verdict")});
+      if (is_positive(one, "client_us")) {
+        table.add_note("its client encodes before the operation: " +
+                       time_field(one, "client_us", kUs));
+      }
     }
     text += table.text();
   }

@@ -29,6 +29,8 @@ struct OpShape {
   bool eager_blocks = false;      // and what is added at all nodes, however it is sent
   // Of what is added and sent back, owners hear their chunks with the announcements.
   bool announces_chunks = false;
+  // A program of this node encodes before the op what the node contributes, and decodes results.
+  bool has_client_blocks = false;
   std::uint32_t nodes = 2;
   std::uint32_t lanes = 1;
 

@@ -98,9 +98,10 @@ Tuner::TensorView Tuner::view(TensorKey key) const {
     one.allowed = policy.allowed(index);
     one.measured = record.measured;
     one.tried = record.tried;
-    one.predicted_ns = prediction.total_ns;
+    one.predicted_ns = prediction.total_ns + policy.client_ns(index, now);
     one.work_ns = prediction.work_ns;
     one.wire_ns = prediction.wire_ns;
+    one.client_ns = policy.client_ns(index, now);
     one.measured_ns = record.tried ? policy.expected_ns(index, now) : 0.0;
     one.ratio = record.wire > 0.0 ? 1.0 / record.wire : 0.0;
     one.loss = record.loss;

@@ -25,6 +25,20 @@ double slowest_inbound(const Circumstances& circumstances) noexcept {
   return slowest;
 }
 
+const RateWindow* slowest(const Circumstances& circumstances) noexcept {
+  const RateWindow* found = nullptr;
+  for (const RateWindow* peer : circumstances.peers) {
+    if (peer == nullptr || !peer->known()) continue;
+    if (found == nullptr || peer->mean() < found->mean()) found = peer;
+  }
+  return found;
+}
+
+// What a lane would take to encode as much as a client does.
+double lane_ns(const OpShape& shape, const CodecCost& cost) noexcept {
+  return static_cast<double>(shape.bytes) * (1.0 - 1.0 / shape.nodes) * cost.encode_ns;
+}
+
 }  // namespace
 
 std::string_view reason_text(Reason reason) noexcept {
@@ -95,15 +109,6 @@ void TensorPolicy::observe_sample(CandidateIndex candidate, double wire, double 
 
 // ---- Prediction
 
-const RateWindow* TensorPolicy::slowest(const Circumstances& circumstances) const noexcept {
-  const RateWindow* found = nullptr;
-  for (const RateWindow* peer : circumstances.peers) {
-    if (peer == nullptr || !peer->known()) continue;
-    if (found == nullptr || peer->mean() < found->mean()) found = peer;
-  }
-  return found;
-}
-
 TensorPolicy::Outlook TensorPolicy::outlook(const Circumstances& circumstances) const noexcept {
   Outlook result;
   result.link = slowest(circumstances);
@@ -133,6 +138,7 @@ OpParts TensorPolicy::parts(const Pair& pair, const Circumstances& circumstances
   CodecCost broadcast = circumstances.costs[pair.broadcast];
   reduce.wire = records_[pair.reduce].wire;
   broadcast.wire = records_[pair.broadcast].wire;
+  if (shape_.has_client_blocks) reduce.encode_ns = broadcast.decode_ns = 0.0;
   const bool eager = shape_.takes_one_hop(pair.reduce == kRaw && pair.broadcast == kRaw);
   return eager ? parts_of_eager(shape_, reduce, circumstances.lane, circumstances.round_trip_ns)
                : parts_of(shape_, {reduce, broadcast}, circumstances.lane,
@@ -162,7 +168,14 @@ double TensorPolicy::fit_of(CandidateIndex candidate) const noexcept {
 double TensorPolicy::time_of(const Pair& pair, const Circumstances& circumstances,
                              const Outlook& outlook, double speedup) const noexcept {
   return model_ns(pair, circumstances, outlook, speedup) * common_fit_.value() *
-         outlook.fits[pair.reduce] * outlook.fits[pair.broadcast];
+             outlook.fits[pair.reduce] * outlook.fits[pair.broadcast] +
+         client_ns(pair.reduce, circumstances);
+}
+
+double TensorPolicy::client_ns(CandidateIndex contributions,
+                               const Circumstances& circumstances) const noexcept {
+  if (!shape_.has_client_blocks) return 0.0;
+  return client_coding_.ns(contributions, lane_ns(shape_, circumstances.costs[contributions]));
 }
 
 double TensorPolicy::expected_ns(const Pair& pair,
@@ -388,7 +401,7 @@ const Choice& TensorPolicy::decide(const Circumstances& circumstances) {
 
 void TensorPolicy::observe_op(const SentOp& op, const Circumstances& circumstances) noexcept {
   guard_.observe(op.error);
-  last_measured_ns_ = op.ns;
+  last_measured_ns_ = op.ns > 0.0 ? op.ns + op.client_ns : 0.0;
   led_ = op.led;
   const Choice& choice = op.choice;
   if (choice.reduce.empty()) return;
@@ -396,6 +409,10 @@ void TensorPolicy::observe_op(const SentOp& op, const Circumstances& circumstanc
   const bool uniform = std::all_of(choice.reduce.begin(), choice.reduce.end(),
                                    [&](CandidateIndex one) { return one == pair.reduce; });
   if (op.led && !choice.trial && uniform) kept_ = take(pair, Reason::followed);
+  if (op.client_ns > 0.0 && uniform && choice.probe_chunks == 0) {
+    client_coding_.observe(pair.reduce, op.client_ns,
+                           lane_ns(shape_, circumstances.costs[pair.reduce]));
+  }
   // Of choices that differ by node, or that probe, nothing is learnt: the model is of plain ones.
   // Nor is it early after a change, when some of what the model goes by is of the time before.
   const bool plain = op.alike && choice.probe_chunks == 0 && uniform;

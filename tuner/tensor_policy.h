@@ -10,6 +10,7 @@
 
 #include "tuner/allowance.h"
 #include "tuner/candidate.h"
+#include "tuner/client_coding.h"
 #include "tuner/cost_model.h"
 #include "tuner/drift.h"
 #include "tuner/error_guard.h"
@@ -95,8 +96,9 @@ struct SentOp {
   Choice choice;
   bool led = false;   // the choice was the leading node's
   bool alike = true;  // all nodes sent by the same recipe, as far as is known
-  double ns = 0.0;    // from the grant, or a client's encoding, to the end; 0: not known
+  double ns = 0.0;    // from the grant to the end; 0: not known
   ErrorSample error;
+  double client_ns = 0.0;  // before that: the node's client has encoded
 };
 
 // What the policy is told before each op.
@@ -148,22 +150,24 @@ class TensorPolicy {
   std::span<const CandidateRecord> records() const noexcept { return records_; }
   std::span<CandidateRecord> records() noexcept { return records_; }
   bool allowed(CandidateIndex candidate) const noexcept;
-  // Of an op that all nodes send so, as of the last decision.
+  // Of an op that all nodes send so, as of the last decision; without a client's encoding.
   Prediction predicted(const PairOfLegs& pair, const Circumstances& circumstances) const noexcept;
   Prediction predicted(CandidateIndex one, const Circumstances& circumstances) const noexcept {
     return predicted(PairOfLegs{one, one}, circumstances);
   }
-  // The same corrected by what ops took.
+  // The same corrected by what ops took, with a client's encoding before it.
   double expected_ns(const PairOfLegs& pair, const Circumstances& circumstances) const noexcept;
   double expected_ns(CandidateIndex one, const Circumstances& circumstances) const noexcept {
     return expected_ns(PairOfLegs{one, one}, circumstances);
   }
-  // Of an op that is sent so on a link of that rate.
+  // Of an op that is sent so on a link of that rate; without a client's encoding.
   double expected_at(const Choice& choice, const Circumstances& circumstances,
                      double bytes_per_s) const noexcept;
   // What of an op goes to each peer, and its largest blocks by what a chunk has.
   double peer_bytes(const Choice& choice) const noexcept;
   double largest_block(const Choice& choice) const noexcept;
+  // Of the node's client, before an op that is sent so; 0: it has none that does so.
+  double client_ns(CandidateIndex contributions, const Circumstances& circumstances) const noexcept;
   double last_measured_ns() const noexcept { return last_measured_ns_; }
   std::uint64_t switches() const noexcept { return switches_; }
   std::uint64_t ops() const noexcept { return guard_.ops(); }
@@ -190,7 +194,6 @@ class TensorPolicy {
   double model_ns(const Pair& pair, const Circumstances& circumstances, const Outlook& outlook,
                   double speedup) const noexcept;
   double fit_of(CandidateIndex candidate) const noexcept;
-  const RateWindow* slowest(const Circumstances& circumstances) const noexcept;
   struct Timed {
     Pair pair;
     double ns = 0.0;
@@ -229,6 +232,7 @@ class TensorPolicy {
   std::vector<CandidateRecord> records_;
   bool led_ = false;  // the last op was sent as the leading node chose
   Bias common_fit_;   // measured time of ops by predicted, of whatever was in use
+  ClientCoding client_coding_;
   Choice choice_;
   Pair kept_;    // the choice, without trials
   Pair chosen_;  // and with them

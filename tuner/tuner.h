@@ -99,6 +99,7 @@ class Tuner {
     std::string recipe;
     bool allowed = false, measured = false, tried = false;
     double predicted_ns = 0.0, work_ns = 0.0, wire_ns = 0.0;
+    double client_ns = 0.0;    // of the node's client, before the op
     double measured_ns = 0.0;  // what ops took, if it was in use: predicted by the model, corrected
     double ratio = 1.0, loss = 0.0;
     std::string verdict;  // why it is used, or not

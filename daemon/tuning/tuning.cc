@@ -151,6 +151,7 @@ tuner::TensorInfo Tuning::info_of(const MemberGroup& group, const TensorState& s
   info.shape.eager_bytes = shape.eager_bytes;
   info.shape.eager_blocks = shape.eager_form >= collective::EagerForm::blocks;
   info.shape.announces_chunks = announces_chunks(group, state);
+  info.shape.has_client_blocks = state.slots.has_value();
   info.shape.nodes = static_cast<std::uint32_t>(group.addresses.size());
   info.shape.lanes = group.lane_count;
   info.peers = tuned.peers;
@@ -302,7 +303,8 @@ void Tuning::on_op(MemberGroup& group, const TensorState& state, const OpRecord&
       small || record.announced != 0 ? record.submitted_ns : record.started_ns;
   const bool plain = record.mixed == 0;
   if (began != 0 && plain && record.one_sided == 0)
-    op.ns = static_cast<double>(record.ended_ns - began) + static_cast<double>(record.client_ns);
+    op.ns = static_cast<double>(record.ended_ns - began);
+  op.client_ns = static_cast<double>(record.client_ns);
   observe_rates(group, tuned, {found->first, op, record.lane});
   op.error = record.error;
   // Beside a client a lane encodes results, and copies blocks.

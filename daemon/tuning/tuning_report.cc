@@ -52,6 +52,7 @@ nlohmann::json Tuning::describe(std::uint64_t number, const Tuned& tuned, bool a
                           {"expected_us", one.measured_ns / 1e3},
                           {"work_us", one.work_ns / 1e3},
                           {"wire_us", one.wire_ns / 1e3},
+                          {"client_us", one.client_ns / 1e3},
                           {"ratio", one.ratio},
                           {"loss", one.loss},
                           {"verdict", one.verdict}});

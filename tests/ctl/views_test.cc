@@ -128,5 +128,16 @@ TEST(Views, ExplainSaysWhatAutoDoesNotChooseFor) {
             std::string::npos);
 }
 
+TEST(Views, ExplainSaysWhatClientsTakeToEncode) {
+  json tensor = {{"name", "w"}, {"job", "j"}, {"group", "g"}, {"operation", "all_reduce"}};
+  tensor["candidates"] = {{{"recipe", "raw"}, {"client_us", 0.0}},
+                          {{"recipe", "3lc:s=1"}, {"client_us", 1250.0}}};
+  const std::string text = render_explain(json::array({tensor}));
+  const std::size_t said = text.find("its client encodes before the operation: 1.25 ms");
+  EXPECT_NE(said, std::string::npos) << text;
+  EXPECT_GT(said, text.find("3lc:s=1")) << text;
+  EXPECT_EQ(text.find("its client encodes", said + 1), std::string::npos) << text;
+}
+
 }  // namespace
 }  // namespace tern::ctl

@@ -66,6 +66,7 @@ struct BlockTensor {
     }
     const blocks::Lost lost = contributions.encode(input, terms, slots(request.input), workspace);
     request.encoded = {lost.energy, lost.residual_energy, lost.elements};
+    request.encoded_ns = next_by.recipe == 0 ? 1 : takes_ns;
   }
   void take_choice(const OpResult& result) {
     const auto lanes = static_cast<std::uint32_t>(client.group.lane_count);
@@ -84,6 +85,7 @@ struct BlockTensor {
   std::vector<codec::Recipe> recipes;
   shm::EncodedBy next_by;
   bool has_no_encoder = false;  // all goes raw, whatever it is told
+  std::uint64_t takes_ns = 1;   // it says that encoding by another recipe takes so long
 };
 
 // All ranks declare the tensor, those of `with_blocks` with client_blocks; nodes have one of these.
@@ -123,6 +125,7 @@ class BlockClients {
       request.has_blocks = own != nullptr;
       request.encoded_by.reset();
       request.encoded = {};
+      request.encoded_ns = 0;
       if (own != nullptr) {
         own->encode(request, inputs[rank], workspace_);
       } else {

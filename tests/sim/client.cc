@@ -269,6 +269,7 @@ std::uint64_t Client::submit_as(const OpRequest& op, std::uint64_t tensor, std::
     entry.encoded_elements = op.encoded.elements;
     entry.encoded_energy_bits = std::bit_cast<std::uint64_t>(op.encoded.energy);
     entry.encoded_residual_bits = std::bit_cast<std::uint64_t>(op.encoded.residual_energy);
+    entry.encoded_ns = op.encoded_ns;
   }
   Waiting& waiting = waiting_[entry.ticket];
   if (copying.seed != 0) begin_copies(op, waiting, entry);

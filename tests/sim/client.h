@@ -73,6 +73,7 @@ struct OpRequest {
   // Of a tensor with client_blocks whose recipe the tuner chooses.
   std::optional<shm::EncodedBy> encoded_by;
   tuner::LegEnergies encoded;
+  std::uint64_t encoded_ns = 0;
 };
 
 struct OpResult {

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <map>
 #include <nlohmann/json.hpp>
 
 #include "block_clients.h"
@@ -86,7 +87,7 @@ TEST_P(TunedClientBlocks, AreCompressedAndOweNothingInTheLongRun) {
   constexpr int kSteps = 80;
   const auto sum = job.sum_of(kSteps);
   // Contributions and results of three nodes, of which one counts for two ranks.
-  constexpr std::uint64_t kRawBytes = 4 * (2 + 2) * kCount / 3 * sizeof(float);
+  constexpr std::uint64_t kRawBytes = std::uint64_t{4} * (2 + 2) * kCount / 3 * sizeof(float);
   EXPECT_LT(job.clients.sent, kRawBytes * 6 / 10) << "it was never compressed";
   double error = 0.0, length = 0.0;
   const auto exact = job.exact();
@@ -158,9 +159,16 @@ TEST_P(TunedClientBlocks, OweStillWhatAFailedOperationWouldHaveCarried) {
 TEST_P(TunedClientBlocks, WithoutAnEncoderAreChosenRaw) {
   Job job(GetParam());
   for (const std::uint32_t rank : GetParam()) job.clients.blocks[rank]->has_no_encoder = true;
-  job.sum_of(80);
+  job.sum_of(60);
+  std::map<std::uint32_t, int> told;  // another recipe than raw, by rank
+  for (int i = 0; i < 20; ++i) {
+    job.step();
+    for (const std::uint32_t rank : GetParam()) {
+      told[rank] += job.clients.blocks[rank]->next_by.recipe != 0 ? 1 : 0;
+    }
+  }
   for (const std::uint32_t rank : GetParam()) {
-    EXPECT_EQ(job.clients.blocks[rank]->next_by.recipe, 0) << rank;
+    EXPECT_LE(told[rank], 4) << rank << " but for trials";
     std::size_t allowed = 0;
     const nlohmann::json row = job.explained(rank == 0 ? 0 : 2);
     for (const auto& candidate : row["candidates"])
@@ -188,6 +196,22 @@ TEST_P(TunedClientBlocks, AValueThatIsNotFiniteIsAnAlarm) {
     job.inputs[rank] = finite;
     job.step();
     EXPECT_GT(job.explained(node).value("alarms", 0), before) << job.explained(node);
+  }
+}
+
+// What the program of the leading node takes to encode counts, however quick lanes are.
+TEST(TunedClientBlocksOfASlowProgram, AreChosenRaw) {
+  for (const Ranks& ranks : {Ranks{0}, Ranks{0, 3}}) {
+    Job job(ranks);
+    for (const std::uint32_t rank : ranks) job.clients.blocks[rank]->takes_ns = 1'000'000'000;
+    job.sum_of(80);
+    EXPECT_EQ(job.clients.blocks[0]->next_by.recipe, 0) << job.explained(0);
+    double longest_us = 0.0;
+    const nlohmann::json row = job.explained(0);
+    for (const auto& candidate : row["candidates"]) {
+      longest_us = std::max(longest_us, candidate.value("client_us", 0.0));
+    }
+    EXPECT_GT(longest_us, 5e5) << row;
   }
 }
 

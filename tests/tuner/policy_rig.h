@@ -26,6 +26,7 @@ struct RigSetup {
   double gbit = 1.0;  // of each link
   std::uint32_t nodes = 2;
   std::uint64_t bytes = 64 << 20;
+  bool has_client_blocks = false;
   PolicySettings settings = quiet();
   GuardSettings guard = {0, 64, 4.0};
 };
@@ -37,6 +38,7 @@ struct Rig {
           shape.bytes = setup.bytes;
           shape.nodes = setup.nodes;
           shape.eager_bytes = 64 << 10;
+          shape.has_client_blocks = setup.has_client_blocks;
           return TensorPolicy(candidates, shape, {level, bounds_of(level), setup.guard},
                               setup.settings);
         }()) {
@@ -79,6 +81,7 @@ struct Rig {
     op.choice = choice;
     const PairOfLegs sent{choice.reduce.front(), choice.broadcast};
     op.ns = factor * policy.predicted(sent, now()).total_ns;
+    if (!client_ns.empty()) op.client_ns = client_ns[sent.reduce];
     op.error = error;
     policy.observe_op(op, now());
     return choice;
@@ -102,6 +105,7 @@ struct Rig {
   std::vector<CodecCost> costs = {{0.0, 0.15, 1.0}, {0.4, 0.4, 1.0},  {0.15, 0.15, 1.0},
                                   {0.25, 0.2, 1.0}, {0.25, 0.2, 1.0}, {0.3, 0.1, 1.0},
                                   {0.25, 0.08, 1.0}};
+  std::vector<double> client_ns;  // by candidate; empty: the lane encodes
   std::vector<RateWindow> windows;
   std::vector<const RateWindow*> peers;
   std::vector<double> inbound;  // told by the peers, in bytes per second

@@ -312,5 +312,53 @@ TEST(TensorPolicy, EveryReasonHasWords) {
   }
 }
 
+// ---- Programs that encode themselves ------------------------------------------------------------
+
+// At 10 Gbit/s and 64 MiB raw takes some 60 ms.
+RigSetup with_client_blocks() { return {.gbit = 10.0, .has_client_blocks = true}; }
+
+TEST(TensorPolicyOfClientBlocks, ASlowProgramGetsRaw) {
+  Rig rig(Level::balanced, with_client_blocks());
+  rig.measure_all();
+  // Far longer than a lane, and than raw.
+  rig.client_ns = {1e6, 300e6, 300e6, 300e6, 300e6, 300e6, 300e6};
+  int compressed = 0;
+  for (int op = 0; op < 200; ++op) compressed += rig.step().reduce[0] != kRaw ? 1 : 0;
+  EXPECT_EQ(rig.decide().reduce[0], kRaw);
+  EXPECT_GT(compressed, 0) << "it never saw what the program takes";
+  EXPECT_LE(compressed, 4) << "what one recipe takes says what others may";
+  EXPECT_GT(rig.policy.client_ns(kThreeLc, rig.now()), 50e6);
+}
+
+// Lanes that take long to encode are no reason against it.
+TEST(TensorPolicyOfClientBlocks, AFastProgramNeedNoFastLane) {
+  Rig rig(Level::balanced, with_client_blocks());
+  rig.measure_all();
+  for (CodecCost& cost : rig.costs) cost.encode_ns *= 8.0;
+  rig.client_ns = {1e6, 2e6, 2e6, 2e6, 2e6, 2e6, 2e6};
+  for (int op = 0; op < 50; ++op) rig.step();
+  EXPECT_NE(rig.decide().reduce[0], kRaw);
+  EXPECT_NEAR(
+      rig.policy.last_measured_ns(),
+      2e6 + rig.policy
+                .predicted({rig.policy.contributions(), rig.policy.choice().broadcast}, rig.now())
+                .total_ns,
+      1e6);
+}
+
+// One op whose program lost its processor.
+TEST(TensorPolicyOfClientBlocks, OneLongEncodingChangesNothing) {
+  Rig rig(Level::balanced, with_client_blocks());
+  rig.measure_all();
+  rig.client_ns = {1e6, 2e6, 2e6, 2e6, 2e6, 2e6, 2e6};
+  for (int op = 0; op < 60; ++op) rig.step();
+  const Choice before = rig.decide();
+  EXPECT_NE(before.reduce[0], kRaw);
+  rig.client_ns[before.reduce[0]] = 500e6;
+  rig.step();
+  rig.client_ns[before.reduce[0]] = 2e6;
+  for (int op = 0; op < 20; ++op) EXPECT_EQ(rig.step().reduce[0], before.reduce[0]) << op;
+}
+
 }  // namespace
 }  // namespace tern::tuner
