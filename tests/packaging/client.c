@@ -37,6 +37,8 @@ int main(void) {
   setvbuf(stdout, NULL, _IOLBF, 0);
   /* An emulated machine on a busy one takes longer than the default to start a daemon. */
   options.timeout_ms = 120000;
+  /* It has little memory, of which one user may not take the most. */
+  options.arena_bytes = 16 << 20;
   check("connect", tern_connect(&options, &client));
   reduce(client);
   check("mint", tern_group_mint(client, &id));
