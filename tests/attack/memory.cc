@@ -94,12 +94,15 @@ void taken_memory(Assault& assault) {
   HostileClient client(assault.target.socket);
   if (!client.hello(2 * kBytes + kMiB, "attacker")) return;
   const std::uint64_t group = join_alone(client);
+  const auto arena = client.segment().arena();
+  // This process writes to its rings, and a page of them that it cannot have would end it.
+  ::madvise(static_cast<void*>(&client.segment().header()),
+            client.segment().segment_bytes() - arena.size(), MADV_POPULATE_WRITE);
   for (std::size_t bytes = std::size_t{1} << 40; bytes >= 4096;) {
     void* const taken =
         ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (taken == MAP_FAILED) bytes /= 2;
   }
-  const auto arena = client.segment().arena();
   for (std::uint64_t use = 0; assault.goes_on();) {
     auto entry = HostileClient::good_entry(group, use);
     entry.count = kBytes / 4;
