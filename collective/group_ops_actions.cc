@@ -88,7 +88,20 @@ void GroupOps::done(const Action& action) {
       op.verified |= bit(shape_.node);
       if (!op.failed && op.verified == low_bits(nodes())) schedule_.complete(id);
       return;
-    default: {
+    case ActionKind::none:
+    case ActionKind::fail_remote:
+    case ActionKind::tell_submitted:
+    case ActionKind::complete:
+      return;
+    case ActionKind::grant:
+    case ActionKind::contribute:
+    case ActionKind::begin:
+    case ActionKind::begin_add:
+    case ActionKind::add:
+    case ActionKind::finish:
+    case ActionKind::finish_parked:
+    case ActionKind::publish:
+    case ActionKind::send_on: {
       const std::uint32_t steps = legs_.done(action, op);
       if (steps == 0 || op.failed) return;
       op.steps_left -= steps;

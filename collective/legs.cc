@@ -222,9 +222,17 @@ std::uint32_t Legs::done(const Action& action, const Op& op) {
     case ActionKind::publish:
     case ActionKind::send_on:
       return 1;
-    default:
+    // Of the whole op.
+    case ActionKind::none:
+    case ActionKind::announce:
+    case ActionKind::reduce_eager:
+    case ActionKind::verify:
+    case ActionKind::fail_remote:
+    case ActionKind::tell_submitted:
+    case ActionKind::complete:
       return 0;
   }
+  return 0;
 }
 
 void Legs::delivered(OpId id, const Op& op, std::uint32_t number) {

@@ -38,6 +38,7 @@ struct Passing {
   std::uint64_t now_ns = 0;
   bool in_pieces = false;  // a send of which no element may travel with its offer
   bool arriving = false;   // a send whose elements come later: see Mailbox::arrived()
+  std::uint16_t kind = 0;  // the number of its plan, for whoever reads of it
 };
 
 enum class PassAction : std::uint8_t {

@@ -75,10 +75,10 @@ class GroupCore {
   wire::FrameHeader header(wire::FrameKind kind, const collective::OpKey& key) const noexcept;
   wire::FrameHeader block_header(wire::Leg leg, collective::OpId op,
                                  std::uint32_t number) const noexcept;
-  // A copy to each node that can be reached.
   // One node alone that an op has failed.
   void tell_failure(std::uint32_t node, const collective::OpKey& key,
                     const collective::Failure& failure);
+  // A copy to each node that can be reached.
   void tell_all(const wire::FrameHeader& header, std::span<const std::byte> payload,
                 std::span<const std::byte> values = {});
   // Which ranks of this node have submitted an op that waits for its others.

@@ -12,8 +12,6 @@
 #include "collective/mailbox.h"
 #include "daemon/lane/group_setup.h"
 #include "daemon/lane/snapshot_table.h"
-#include "plan/recv.h"
-#include "plan/send.h"
 
 namespace tern::daemon {
 
@@ -57,7 +55,7 @@ class OpGauges {
       WaitingOp& row = rows[count++];
       row = {};
       row.sequence = pass.what.envelope.tag;
-      row.kind = pass.what.sends ? plan::kSend.number : plan::kRecv.number;
+      row.kind = pass.what.kind;
       row.since_ns = pass.what.now_ns;
       if (other != collective::kAnySource) row.ranks[row.missing++] = other;
     }

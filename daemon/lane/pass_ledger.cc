@@ -1,8 +1,6 @@
 #include "daemon/lane/pass_ledger.h"
 
 #include "base/bump.h"
-#include "plan/recv.h"
-#include "plan/send.h"
 
 namespace tern::daemon {
 
@@ -13,7 +11,7 @@ void PassLedger::record(const collective::Pass& pass, const PassMemory& memory) 
   bump(pass.outcome.code == Errc::ok ? counters.ops_completed : counters.ops_failed,
        std::uint64_t{1});
   OpRecord record;
-  record.kind = pass.what.sends ? plan::kSend.number : plan::kRecv.number;
+  record.kind = pass.what.kind;
   record.sequence = envelope.tag;
   record.peer = pass.what.sends ? envelope.destination : envelope.source;
   if (!pass.what.sends && pass.offer != collective::kNoSlot) record.peer = pass.source;

@@ -52,6 +52,7 @@ void PointToPoint::submit(const Submitter& submitter, const shm::SubmitEntry& en
   }
   const std::uint32_t rank = core_.setup().shape.ranks[core_.self()][submitter.local_rank];
   collective::Passing passing;
+  passing.kind = submitter.plan.number;
   passing.sends = sends;
   passing.local_rank = submitter.local_rank;
   passing.envelope = {sends ? rank : entry.root,

@@ -32,11 +32,11 @@ namespace tern {
 class Batch {
  public:
   Batch& add(tern_op_kind kind, const tern_op& op) {
-    ops_.push_back({kind, op});
+    ops_.push_back({kind, op, true});
     return *this;
   }
   Batch& add_barrier() {
-    ops_.push_back({TERN_OP_BARRIER, TERN_OP_INIT});
+    ops_.push_back({TERN_OP_BARRIER, TERN_OP_INIT, false});
     return *this;
   }
   // In place.
@@ -53,7 +53,7 @@ class Batch {
   Batch& add_all_reduce(const Tensor& tensor, std::span<T> values,
                         tern_reduction reduction = TERN_SUM) {
     add_all_reduce(values, reduction);
-    ops_.back().second.tensor = tensor.get();
+    ops_.back().op.tensor = tensor.get();
     return *this;
   }
   std::size_t size() const noexcept { return ops_.size(); }
@@ -62,12 +62,17 @@ class Batch {
   friend class Group;
   std::vector<tern_batch_op> list() const {
     std::vector<tern_batch_op> list;
-    for (const auto& [kind, op] : ops_) {
-      list.push_back({kind, 0, kind == TERN_OP_BARRIER ? nullptr : &op});
+    for (const Entry& entry : ops_) {
+      list.push_back({entry.kind, 0, entry.has_op ? &entry.op : nullptr});
     }
     return list;
   }
-  std::vector<std::pair<tern_op_kind, tern_op>> ops_;
+  struct Entry {
+    tern_op_kind kind;
+    tern_op op;
+    bool has_op;
+  };
+  std::vector<Entry> ops_;
 };
 
 class Group {

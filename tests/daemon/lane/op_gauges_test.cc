@@ -127,8 +127,12 @@ TEST_F(OpGaugesTest, OfManySomeAreNamedAndAllAreCounted) {
 
 TEST_F(OpGaugesTest, SaysForWhomASendOrARecvWaits) {
   const collective::Envelope sent{0, 3, 7, DType::f32, 10};
-  mailbox.submit({true, 0, sent, 600});
-  mailbox.submit({false, 1, {collective::kAnySource, 1, 8, DType::f32, 10}, 700});
+  collective::Passing send{true, 0, sent, 600};
+  send.kind = static_cast<std::uint16_t>(shm::OpKind::send);
+  mailbox.submit(send);
+  collective::Passing recv{false, 1, {collective::kAnySource, 1, 8, DType::f32, 10}, 700};
+  recv.kind = static_cast<std::uint16_t>(shm::OpKind::recv);
+  mailbox.submit(recv);
   mailbox.submit({true, 2, {2, 2, 9, DType::f32, 0}, 800});
   mailbox.submit({false, 2, {2, 2, 9, DType::f32, 0}, 800});
   const auto rows = waiting();
