@@ -59,7 +59,7 @@ class PointToPoint final : private MemoryOwner {
     return done;
   }
 
-  // ---- Frames, as of LaneGroup ----
+  // ---- Frames, as of LaneGroup. REQUIRES: takes(header) ----
   static bool takes(const wire::FrameHeader& header) noexcept;
   bool place_payload(std::uint32_t node, const wire::FrameHeader& header, net::PayloadPlace& place);
   bool on_frame(std::uint32_t node, const wire::FrameHeader& header,
@@ -93,11 +93,15 @@ class PointToPoint final : private MemoryOwner {
   void close(const collective::PassStep& step);
   void complete(const collective::PassStep& step);
 
+  struct FrameHandler;
+  bool place_small(std::uint32_t node, const wire::FrameHeader& header, std::size_t bytes,
+                   net::PayloadPlace& place);
+  bool place_offer(std::uint32_t node, const wire::FrameHeader& header, net::PayloadPlace& place);
   bool accept_offer(std::uint32_t node, const wire::FrameHeader& header,
                     const net::PayloadPlace& place, bool damaged);
   bool place_piece(std::uint32_t node, const wire::FrameHeader& header, net::PayloadPlace& place);
   void accept_piece(std::uint32_t node, const net::PayloadPlace& place);
-  void give_buffer(LanePeer& peer);
+  static void give_buffer(LanePeer& peer);
 
   // True: the rank's memory has lost pages, and the pass has failed.
   bool has_lost_pages(collective::PassId id);

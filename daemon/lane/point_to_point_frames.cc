@@ -38,32 +38,134 @@ bool read_failure(std::span<const std::byte> payload, wire::OpFailBody& body,
 
 }  // namespace
 
+// ---- A handler for each kind of frame -----------------------------------------------------------
+
+struct PointToPoint::FrameHandler {
+  // Null: the kind is none of sends and recvs.
+  static const FrameHandler* of(std::uint8_t kind);
+
+  FrameKind kind;
+  // Where the payload goes, before it comes.
+  bool (*place_payload)(PointToPoint& self, std::uint32_t node, const wire::FrameHeader& header,
+                        net::PayloadPlace& place);
+  // What it says, when it has come whole.
+  bool (*accept_payload)(PointToPoint& self, std::uint32_t node, const wire::FrameHeader& header,
+                         const net::PayloadPlace& place);
+  // It is damaged; the header is good, and says whose it was.
+  void (*give_up)(PointToPoint& self, std::uint32_t node, const wire::FrameHeader& header,
+                  const collective::Failure& why);
+};
+
+const PointToPoint::FrameHandler* PointToPoint::FrameHandler::of(std::uint8_t kind) {
+  using Self = PointToPoint;
+  using Header = const wire::FrameHeader;
+  using Place = net::PayloadPlace;
+  using Failure = collective::Failure;
+  constexpr auto kPlaceNothing = [](Self& self, std::uint32_t node, Header& header, Place& place) {
+    return self.place_small(node, header, 0, place);
+  };
+  constexpr auto kHasNoPayload = [](Self&, std::uint32_t, Header&, const Failure&) {};
+  static constexpr FrameHandler kHandlers[] = {
+      {FrameKind::send_offer,
+       [](Self& self, std::uint32_t node, Header& header, Place& place) {
+         return self.place_offer(node, header, place);
+       },
+       [](Self& self, std::uint32_t node, Header& header, const Place& place) {
+         return self.accept_offer(node, header, place, false);
+       },
+       [](Self& self, std::uint32_t node, Header& header, const Failure&) {
+         self.accept_offer(node, header, {}, true);
+       }},
+      {FrameKind::send_accept, kPlaceNothing,
+       [](Self& self, std::uint32_t node, Header& header, const Place&) {
+         return self.mailbox_.on_accept(node, header.op_seq);
+       },
+       kHasNoPayload},
+      {FrameKind::send_piece,
+       [](Self& self, std::uint32_t node, Header& header, Place& place) {
+         return self.place_piece(node, header, place);
+       },
+       [](Self& self, std::uint32_t node, Header&, const Place& place) {
+         self.accept_piece(node, place);
+         return true;
+       },
+       [](Self& self, std::uint32_t node, Header&, const Failure&) {
+         LanePeer& peer = self.core_.peer(node);
+         give_buffer(peer);
+         self.mailbox_.on_piece(peer.receiving.piece, 0, Mailbox::Piece::damaged);
+       }},
+      {FrameKind::send_end,
+       [](Self& self, std::uint32_t node, Header& header, Place& place) {
+         // It ends well without one.
+         const std::size_t bytes = header.payload_bytes == 0 ? 0 : sizeof(wire::OpFailBody);
+         return self.place_small(node, header, bytes, place);
+       },
+       [](Self& self, std::uint32_t node, Header& header, const Place& place) {
+         wire::OpFailBody body;
+         Failure failure;
+         return (place.body.empty() || read_failure(place.body, body, failure)) &&
+                self.mailbox_.on_end(node, header.op_seq, failure);
+       },
+       [](Self& self, std::uint32_t node, Header& header, const Failure& why) {
+         self.mailbox_.on_end(node, header.op_seq, why);
+       }},
+      {FrameKind::send_withdraw,
+       [](Self& self, std::uint32_t node, Header& header, Place& place) {
+         return self.place_small(node, header, sizeof(wire::OpFailBody), place);
+       },
+       [](Self& self, std::uint32_t node, Header& header, const Place& place) {
+         wire::OpFailBody body;
+         Failure failure;
+         return read_failure(place.body, body, failure) &&
+                self.mailbox_.on_withdraw(node, header.op_seq, failure);
+       },
+       [](Self& self, std::uint32_t node, Header& header, const Failure& why) {
+         self.mailbox_.on_withdraw(node, header.op_seq, why);
+       }},
+      {FrameKind::rank_left, kPlaceNothing,
+       [](Self& self, std::uint32_t node, Header& header, const Place&) {
+         return self.mailbox_.on_rank_left(node, header.op_seq);
+       },
+       kHasNoPayload},
+  };
+  for (const FrameHandler& handler : kHandlers) {
+    if (handler.kind == static_cast<FrameKind>(kind)) return &handler;
+  }
+  return nullptr;
+}
+
 bool PointToPoint::takes(const wire::FrameHeader& header) noexcept {
-  return header.kind >= static_cast<std::uint8_t>(FrameKind::send_offer) &&
-         header.kind <= static_cast<std::uint8_t>(FrameKind::rank_left);
+  return FrameHandler::of(header.kind) != nullptr;
 }
 
 bool PointToPoint::place_payload(std::uint32_t node, const wire::FrameHeader& header,
                                  net::PayloadPlace& place) {
+  return FrameHandler::of(header.kind)->place_payload(*this, node, header, place);
+}
+
+bool PointToPoint::on_frame(std::uint32_t node, const wire::FrameHeader& header,
+                            const net::PayloadPlace& place) {
+  return FrameHandler::of(header.kind)->accept_payload(*this, node, header, place);
+}
+
+void PointToPoint::on_bad_payload(std::uint32_t node, const wire::FrameHeader& header) {
+  collective::PassText text;
+  FrameHandler::of(header.kind)->give_up(*this, node, header, collective::damage_by(node, text));
+}
+
+// ---- Payloads -----------------------------------------------------------------------------------
+
+bool PointToPoint::place_small(std::uint32_t node, const wire::FrameHeader& header,
+                               std::size_t bytes, net::PayloadPlace& place) {
+  if (header.payload_bytes != bytes) return false;
+  place.body = std::span(core_.peer(node).small).first(bytes);
+  return true;
+}
+
+bool PointToPoint::place_offer(std::uint32_t node, const wire::FrameHeader& header,
+                               net::PayloadPlace& place) {
   LanePeer& peer = core_.peer(node);
   const std::size_t bytes = header.payload_bytes;
-  const auto small = [&](bool fits) {
-    if (fits) place.body = std::span(peer.small).first(bytes);
-    return fits;
-  };
-  switch (static_cast<FrameKind>(header.kind)) {
-    case FrameKind::send_accept:
-    case FrameKind::rank_left:
-      return small(bytes == 0);
-    case FrameKind::send_end:
-      return small(bytes == 0 || bytes == sizeof(wire::OpFailBody));
-    case FrameKind::send_withdraw:
-      return small(bytes == sizeof(wire::OpFailBody));
-    case FrameKind::send_piece:
-      return place_piece(node, header, place);
-    default:
-      break;
-  }
   if (bytes < sizeof(wire::SendOfferBody)) return false;
   const std::size_t values = bytes - sizeof(wire::SendOfferBody);
   if (values > core_.setup().shape.eager_bytes) return false;
@@ -155,54 +257,6 @@ bool PointToPoint::accept_offer(std::uint32_t node, const wire::FrameHeader& hea
   if (slab != SlabPool::kNone) pools_[node]->give(slab);
   slab = SlabPool::kNone;
   return false;
-}
-
-bool PointToPoint::on_frame(std::uint32_t node, const wire::FrameHeader& header,
-                            const net::PayloadPlace& place) {
-  wire::OpFailBody body;
-  collective::Failure failure;
-  switch (static_cast<FrameKind>(header.kind)) {
-    case FrameKind::send_offer:
-      return accept_offer(node, header, place, false);
-    case FrameKind::send_accept:
-      return mailbox_.on_accept(node, header.op_seq);
-    case FrameKind::send_piece:
-      accept_piece(node, place);
-      return true;
-    case FrameKind::send_end:
-      return (place.body.empty() || read_failure(place.body, body, failure)) &&
-             mailbox_.on_end(node, header.op_seq, failure);
-    case FrameKind::send_withdraw:
-      return read_failure(place.body, body, failure) &&
-             mailbox_.on_withdraw(node, header.op_seq, failure);
-    case FrameKind::rank_left:
-      return mailbox_.on_rank_left(node, header.op_seq);
-    default:
-      return false;
-  }
-}
-
-// The header is good, and says whose it was.
-void PointToPoint::on_bad_payload(std::uint32_t node, const wire::FrameHeader& header) {
-  collective::PassText text;
-  const collective::Failure failure = collective::damage_by(node, text);
-  switch (static_cast<FrameKind>(header.kind)) {
-    case FrameKind::send_offer:
-      accept_offer(node, header, {}, true);
-      break;
-    case FrameKind::send_piece:
-      give_buffer(core_.peer(node));
-      mailbox_.on_piece(core_.peer(node).receiving.piece, 0, Mailbox::Piece::damaged);
-      break;
-    case FrameKind::send_end:
-      mailbox_.on_end(node, header.op_seq, failure);
-      break;
-    case FrameKind::send_withdraw:
-      mailbox_.on_withdraw(node, header.op_seq, failure);
-      break;
-    default:
-      break;
-  }
 }
 
 void PointToPoint::on_abandoned(std::uint32_t node, const Receiving& receiving) {
