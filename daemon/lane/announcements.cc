@@ -127,7 +127,7 @@ void Announcements::send(const Action& action, const Contribution& contribution)
     }
     // Before they are sent they are read, to know whether they are there.
     touch_pages(values);
-    if (partners_.lost_pages.fail(op)) break;
+    if (partners_.clients.fail_if_pages_are_lost(op)) break;
     body.eager_bytes = static_cast<std::uint32_t>(values.size());
     if (about.pairs != nullptr) body.counts_crc = about.pairs->sent_crc(node);
     peer->link->send_copy(header, std::as_bytes(std::span(&body, 1)), values);

@@ -10,8 +10,8 @@
 #include "daemon/lane/block_codec.h"
 #include "daemon/lane/block_path.h"
 #include "daemon/lane/eager_inputs.h"
+#include "daemon/lane/group_clients.h"
 #include "daemon/lane/group_core.h"
-#include "daemon/lane/lost_pages.h"
 #include "daemon/lane/op_tuning.h"
 #include "daemon/lane/state_upkeep.h"
 
@@ -25,7 +25,7 @@ class Announcements {
     BlockPath& path;
     OpTuning& tuning;
     StateUpkeep& upkeep;
-    LostPages& lost_pages;
+    GroupClients& clients;
   };
   Announcements(GroupCore& core, const Partners& partners)
       : core_(core), partners_(partners), values_(core.setup().shape, core.ops().slots()) {}

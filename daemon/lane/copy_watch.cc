@@ -133,7 +133,7 @@ bool CopyWatch::has(OpId op, std::uint32_t chunk) const noexcept {
 }
 
 void CopyWatch::on_block(const BlockRequest& request, const BlockCompletion& completion,
-                         const std::vector<LaneClient*>& clients) noexcept {
+                         std::span<LaneClient* const> clients) noexcept {
   const bool makes = request.verb == BlockVerb::finish ||
                      request.verb == BlockVerb::finish_parked || request.verb == BlockVerb::publish;
   if (!makes && request.verb != BlockVerb::deliver) return;
@@ -146,7 +146,7 @@ void CopyWatch::on_block(const BlockRequest& request, const BlockCompletion& com
 }
 
 void CopyWatch::deliver(OpId op, const plan::Range& elements,
-                        const std::vector<LaneClient*>& clients) noexcept {
+                        std::span<LaneClient* const> clients) noexcept {
   const std::size_t element = core_.bytes(op, 1);
   const auto ranks = core_.lane_ops().ranks(op);
   for (std::size_t i = 0; i < ranks.size(); ++i) {

@@ -5,6 +5,7 @@
 // (shm/copy_progress.h). Here is what the lane knows of the watermarks, and who lies in them.
 
 #include <cstdint>
+#include <span>
 #include <vector>
 
 #include "collective/input_gate.h"
@@ -42,9 +43,9 @@ class CopyWatch final : public collective::InputGate {
   // A block is done. If it brings elements to the outputs of this node's ranks, `clients`, which do
   // not change any more, they are listed.
   void on_block(const BlockRequest& request, const BlockCompletion& completion,
-                const std::vector<LaneClient*>& clients) noexcept;
+                std::span<LaneClient* const> clients) noexcept;
   void deliver(collective::OpId op, const plan::Range& elements,
-               const std::vector<LaneClient*>& clients) noexcept;
+               std::span<LaneClient* const> clients) noexcept;
 
  private:
   bool is_over(collective::OpId op) const noexcept;

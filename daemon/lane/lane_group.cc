@@ -25,19 +25,14 @@ constexpr std::uint64_t kLateNs = 100'000'000;
 // Blocks of one group that an executor may have at once.
 constexpr std::uint32_t kBlocksInFlight = 256;
 
-std::uint32_t local_rank_in(const std::vector<LaneClient*>& clients, const LaneClient& client) {
-  const auto found = std::find(clients.begin(), clients.end(), &client);
-  return static_cast<std::uint32_t>(found - clients.begin());
-}
-
 }  // namespace
 
 LaneGroup::LaneGroup(GroupSetup setup)
     : core_(std::move(setup), *this),
       admission_(core_.setup()),
       copies_(core_),
-      lost_pages_(core_, clients_),
-      announcements_(core_, {codec_, path_, tuning_, upkeep_, lost_pages_}),
+      clients_(core_),
+      announcements_(core_, {codec_, path_, tuning_, upkeep_, clients_}),
       codec_(core_.ops(), core_.lane_ops(), announcements_.values(),
              {core_.setup().number, core_.setup().seed, core_.setup().size}),
       path_(codec_, *this, kBlocksInFlight),
@@ -49,9 +44,8 @@ LaneGroup::LaneGroup(GroupSetup setup)
       ledger_(core_, codec_.blocks(), tuning_, *this),
       rates_(core_.nodes()),
       point_to_point_(core_, *this),
-      releases_(core_, *this),
-      clients_(core_.setup().local_clients.size(), nullptr) {
-  leaving_.reserve(clients_.size());
+      releases_(core_, *this) {
+  leaving_.reserve(clients_.all().size());
 }
 
 void LaneGroup::attach(LaneResources& resources, PeerSource& peers, LaneJob& job) {
@@ -59,22 +53,14 @@ void LaneGroup::attach(LaneResources& resources, PeerSource& peers, LaneJob& job
   reduce_.attach();
   codec_.blocks().attach(resources.codec, resources.trace, *resources.counters, resources.clock);
   path_.use(*resources.executor);
-  for (std::size_t i = 0; i < clients_.size(); ++i) {
-    clients_[i] = resources.clients.find(setup().local_clients[i]);
-  }
+  clients_.attach(resources.clients);
 }
 
 void LaneGroup::detach() { core_.detach(); }
 
-bool LaneGroup::uses_client(const LaneClient& client) const {
-  return std::find(clients_.begin(), clients_.end(), &client) != clients_.end();
-}
+bool LaneGroup::uses_client(const LaneClient& client) const { return clients_.has(client); }
 
-void LaneGroup::forget(const LaneClient& client) {
-  std::replace_if(
-      clients_.begin(), clients_.end(), [&](const LaneClient* one) { return one == &client; },
-      nullptr);
-}
+void LaneGroup::forget(const LaneClient& client) { clients_.forget(client); }
 
 bool LaneGroup::is_live() const {
   return core_.ops().live_ops() > 0 || !point_to_point_.mailbox().idle();
@@ -93,7 +79,7 @@ void LaneGroup::submit(LaneClient& client, const shm::SubmitEntry& entry) {
   if (plan::cancels(entry)) return cancel(client, entry);
   op_seen_ = true;
   LaneClients& clients = core_.resources().clients;
-  const std::uint32_t local_rank = local_rank_in(clients_, client);
+  const std::uint32_t local_rank = clients_.local_rank(client);
   const std::uint32_t rank = setup().shape.ranks[core_.self()][local_rank];
   const auto named = tensors_.find(entry.tensor);
   const Region* const input = client.region(entry.input_region);
@@ -180,7 +166,7 @@ void LaneGroup::submit(LaneClient& client, const shm::SubmitEntry& entry) {
 }
 
 void LaneGroup::cancel(const LaneClient& client, const shm::SubmitEntry& entry) {
-  const std::uint32_t local_rank = local_rank_in(clients_, client);
+  const std::uint32_t local_rank = clients_.local_rank(client);
   const std::uint32_t number = setup().shape.ranks[core_.self()][local_rank];
   char text[64];
   std::snprintf(text, sizeof(text), "cancelled by rank %u", number);
@@ -225,12 +211,13 @@ void LaneGroup::carry_out(const Action& action) {
     case ActionKind::none:
       break;
     case ActionKind::announce:
-      return lost_pages_.fail(action.op) ? core_.ops().done(action)
-                                         : announcements_.announce(action);
+      return clients_.fail_if_pages_are_lost(action.op) ? core_.ops().done(action)
+                                                        : announcements_.announce(action);
     case ActionKind::grant:
       return reduce_.grant(action);
     case ActionKind::contribute:
-      return lost_pages_.fail(action.op) ? core_.ops().done(action) : reduce_.contribute(action);
+      return clients_.fail_if_pages_are_lost(action.op) ? core_.ops().done(action)
+                                                        : reduce_.contribute(action);
     case ActionKind::begin:
     case ActionKind::begin_add:
     case ActionKind::add:
@@ -241,7 +228,8 @@ void LaneGroup::carry_out(const Action& action) {
       return results_.finish_parked(action);
     case ActionKind::send_on:
       touch_pages(results_.held(action));
-      return lost_pages_.fail(action.op) ? core_.ops().done(action) : results_.send_on(action);
+      return clients_.fail_if_pages_are_lost(action.op) ? core_.ops().done(action)
+                                                        : results_.send_on(action);
     case ActionKind::publish:
       return results_.publish(action);
     case ActionKind::reduce_eager:
@@ -267,11 +255,11 @@ void LaneGroup::on_block(const BlockRequest& request, const BlockCompletion& com
                                                     : values.plain(request.op, part),
                  completion.bytes});
   }
-  const bool failed = lost_pages_.fail(request.op);
+  const bool failed = clients_.fail_if_pages_are_lost(request.op);
   if (!failed && request.verb == BlockVerb::encode && completion.problem != nullptr) {
     fail_for_block(request, completion.problem);
   }
-  if (!failed) copies_.on_block(request, completion, clients_);
+  if (!failed) copies_.on_block(request, completion, clients_.all());
   switch (request.verb) {
     case BlockVerb::gather:
       return announcements_.gathered(request, completion);
@@ -458,7 +446,7 @@ int LaneGroup::settle() {
   };
   const auto left = static_cast<int>(std::erase_if(leaving_, leaves));
   return left +
-         releases_.settle([this](std::uint32_t rank) { clients_[rank] = nullptr; },
+         releases_.settle([this](std::uint32_t rank) { clients_.forget_rank(rank); },
                           [this](std::uint32_t rank) { return point_to_point_.uses_rank(rank); });
 }
 

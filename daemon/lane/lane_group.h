@@ -13,9 +13,9 @@
 #include "daemon/lane/block_codec.h"
 #include "daemon/lane/block_path.h"
 #include "daemon/lane/copy_watch.h"
+#include "daemon/lane/group_clients.h"
 #include "daemon/lane/group_core.h"
 #include "daemon/lane/link_rates.h"
-#include "daemon/lane/lost_pages.h"
 #include "daemon/lane/op_admission.h"
 #include "daemon/lane/op_gauges.h"
 #include "daemon/lane/op_ledger.h"
@@ -125,7 +125,7 @@ class LaneGroup final : private MemoryOwner, private BlockSink {
   GroupCore core_;
   OpAdmission admission_;
   CopyWatch copies_;
-  LostPages lost_pages_;
+  GroupClients clients_;
   Announcements announcements_;
   BlockCodec codec_;
   BlockPath path_;
@@ -139,7 +139,6 @@ class LaneGroup final : private MemoryOwner, private BlockSink {
   OpGauges gauges_;
   PointToPoint point_to_point_;
   Releases releases_;
-  std::vector<LaneClient*> clients_;  // by local rank; null once dropped
   std::vector<Leaving> leaving_;
   bool passes_first_ = false;  // in this round
   bool op_seen_ = false;       // from here or from another node

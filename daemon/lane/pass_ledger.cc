@@ -4,10 +4,11 @@
 
 namespace tern::daemon {
 
-void PassLedger::record(const collective::Pass& pass, const PassMemory& memory) {
-  const std::uint64_t now_ns = core_.now_ns();
+void write_down(GroupCore& core, LaneGroup& group, const collective::Pass& pass,
+                const PassMemory& memory) {
+  const std::uint64_t now_ns = core.now_ns();
   const collective::Envelope& envelope = pass.what.envelope;
-  LaneCounters& counters = *core_.resources().counters;
+  LaneCounters& counters = *core.resources().counters;
   bump(pass.outcome.code == Errc::ok ? counters.ops_completed : counters.ops_failed,
        std::uint64_t{1});
   OpRecord record;
@@ -20,15 +21,15 @@ void PassLedger::record(const collective::Pass& pass, const PassMemory& memory) 
   record.submitted_ns = pass.what.now_ns;
   record.started_ns = memory.started_ns;
   record.ended_ns = now_ns;
-  record.lane = static_cast<std::uint16_t>(core_.setup().shape.lane);
+  record.lane = static_cast<std::uint16_t>(core.setup().shape.lane);
   record.dtype = static_cast<std::uint8_t>(envelope.dtype);
   record.eager = pass.eager ? 1 : 0;
-  core_.resources().reports.record(
-      {&group_, record, pass.outcome.code, Sentence(pass.outcome.text)}, counters);
-  TraceRing& trace = core_.resources().trace;
+  core.resources().reports.record({&group, record, pass.outcome.code, Sentence(pass.outcome.text)},
+                                  counters);
+  TraceRing& trace = core.resources().trace;
   if (!trace.on()) return;
   TraceEvent event;
-  event.group = core_.setup().number;
+  event.group = core.setup().number;
   event.sequence = envelope.tag;
   event.bytes_raw = memory.elements_sent;
   event.bytes = memory.bytes_sent;

@@ -22,17 +22,8 @@ struct PassMemory {
   codec::Recipe recipe;
 };
 
-class PassLedger {
- public:
-  // Everything given outlives this. Events name the group by `group`.
-  PassLedger(GroupCore& core, LaneGroup& group) : core_(core), group_(group) {}
-
-  // For the counters, the flight recorder and a trace.
-  void record(const collective::Pass& pass, const PassMemory& memory);
-
- private:
-  GroupCore& core_;
-  LaneGroup& group_;
-};
+// For the counters, the flight recorder and a trace, where events name the group by `group`.
+void write_down(GroupCore& core, LaneGroup& group, const collective::Pass& pass,
+                const PassMemory& memory);
 
 }  // namespace tern::daemon

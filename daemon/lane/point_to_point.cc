@@ -25,7 +25,7 @@ PointToPoint::PointToPoint(GroupCore& core, LaneGroup& group)
       peers_(core),
       blocks_(core.setup().seed),
       copies_(core, mailbox_),
-      ledger_(core, group) {
+      group_(group) {
   const collective::GroupShape& shape = core.setup().shape;
   for (std::uint32_t node = 0; node < shape.nodes(); ++node) {
     const bool keeps = node != shape.node && shape.eager_bytes > 0;
@@ -277,7 +277,7 @@ void PointToPoint::complete(const PassStep& step) {
   core_.resources().clients.tell(
       *memory.client, {memory.ticket, pass.outcome.code, pass.outcome.text, memory.bytes_sent,
                        received ? pass.source : 0, received ? pass.elements : 0});
-  ledger_.record(pass, memory);
+  write_down(core_, group_, pass, memory);
   copies_.end(step.pass);
   memory = {};
   mailbox_.done(step);

@@ -116,7 +116,7 @@ class PointToPoint final : private MemoryOwner {
   PassPeers peers_;
   PassBlocks blocks_;
   PassCopies copies_;
-  PassLedger ledger_;
+  LaneGroup& group_;
   std::vector<PassMemory> memory_;                // by pass
   std::vector<std::unique_ptr<SlabPool>> pools_;  // of offers' elements, by node
 };
