@@ -2,6 +2,7 @@
 
 #include <cstring>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "client_lib/include/tern/tern.hpp"
@@ -13,7 +14,7 @@ namespace {
 
 class Batches : public ClientTest {
  protected:
-  explicit Batches(FakeOptions options = {}) : ClientTest(options) {}
+  explicit Batches(FakeOptions options = {}) : ClientTest(std::move(options)) {}
 
   // An all_reduce in place on arena memory of its own, of one chunk.
   void add(std::uint64_t count = 16) {

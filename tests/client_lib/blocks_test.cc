@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "shm/encoded_by.h"
 #include "tests/client_lib/fixture.h"
 
 namespace tern::testing {

@@ -6,6 +6,7 @@
 #include <cstring>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "shm/copy_progress.h"
@@ -31,7 +32,7 @@ shm::CopyProgress progress_of(shm::Segment& segment, const Seen& seen) {
 
 class Copies : public ClientTest {
  protected:
-  explicit Copies(FakeOptions options = with_progress()) : ClientTest(options) {
+  explicit Copies(FakeOptions options = with_progress()) : ClientTest(std::move(options)) {
     for (std::size_t i = 0; i < kCount; ++i) input[i] = static_cast<float>(i + 1);
   }
 

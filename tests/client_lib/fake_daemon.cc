@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cstring>
 #include <filesystem>
+#include <utility>
 
 #include "shm/sharding.h"
 #include "tests/client_lib/fake_replies.h"
@@ -44,7 +45,7 @@ std::uint64_t tensor_id(const char* name) {
 
 }  // namespace
 
-FakeDaemon::FakeDaemon(FakeOptions options) : options_(options) {
+FakeDaemon::FakeDaemon(FakeOptions options) : options_(std::move(options)) {
   directory_ = (std::filesystem::temp_directory_path() / "tern-fake-XXXXXX").string();
   if (::mkdtemp(directory_.data()) == nullptr) std::abort();
   path_ = directory_ + "/sock";

@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "client_lib/include/tern/tern.h"
@@ -50,7 +51,8 @@ class Connection {
 
 class ClientTest : public ::testing::Test {
  protected:
-  explicit ClientTest(FakeOptions options = {}) : daemon(options), connection(daemon.path()) {}
+  explicit ClientTest(FakeOptions options = {})
+      : daemon(std::move(options)), connection(daemon.path()) {}
 
   void SetUp() override {
     ASSERT_EQ(connection.status, TERN_OK) << tern_error_detail();

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "client_lib/include/tern/tern.hpp"
@@ -14,7 +15,7 @@ namespace {
 
 class RegionsOfAProgram : public ClientTest {
  protected:
-  explicit RegionsOfAProgram(FakeOptions options = {}) : ClientTest(options) {}
+  explicit RegionsOfAProgram(FakeOptions options = {}) : ClientTest(std::move(options)) {}
 
   float* region(std::uint64_t count) {
     void* memory = nullptr;
