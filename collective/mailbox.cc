@@ -219,7 +219,8 @@ void Mailbox::arrived(PassId id, std::uint64_t bytes) {
   send.ready = bytes;
   if (send.state != PassState::moving) return;
   if (send.node != shape_.node) {
-    if (!ready_passes_.has(id) && has_piece(send, send.moved)) ready_passes_.add(kSending, id);
+    const bool may_be_sent = !send.making && has_piece(send, send.moved);
+    if (may_be_sent && !ready_passes_.has(id)) ready_passes_.add(kSending, id);
   } else if (offers_[send.offer].state == OfferState::copying && !ready_offers_.has(send.offer) &&
              has_piece(send, offers_[send.offer].moved)) {
     ready_offers_.add(0, send.offer);
@@ -277,25 +278,35 @@ bool Mailbox::expect_piece(std::uint32_t node, std::uint64_t number, std::uint64
   const OfferId id = find(node, number);
   if (id == kNoSlot || offers_[id].state == OfferState::closing) return true;
   const Offer& offer = offers_[id];
-  const std::uint64_t left = offer.envelope.bytes() - offer.moved;
+  const std::uint64_t left = offer.envelope.bytes() - offer.landed;
   const bool is_block = offer.envelope.lossy;
-  if (offer.state != OfferState::coming || bytes == 0 || (!is_block && bytes > left)) return false;
-  place = {offer.recv, id, offer.moved, is_block ? std::min(left, shape_.chunk_bytes) : 0};
+  if (offer.state != OfferState::coming || bytes == 0 || left == 0) return false;
+  if (!is_block && bytes > left) return false;
+  place = {offer.recv, id, offer.landed, is_block ? std::min(left, shape_.chunk_bytes) : 0};
   ++passes_[offer.recv].holders;
   return true;
 }
 
+// The recv is held, and holds the offer's slot until it is closed; that may have been.
+bool Mailbox::is_coming(const Place& place) const noexcept {
+  return offers_.in_use(place.offer) && offers_[place.offer].recv == place.pass &&
+         offers_[place.offer].state == OfferState::coming;
+}
+
+void Mailbox::landed(const Place& place, std::uint64_t bytes) {
+  if (is_coming(place)) offers_[place.offer].landed = place.offset + bytes;
+}
+
 void Mailbox::on_piece(const Place& place, std::uint64_t bytes, Piece how) {
   if (place.pass == kNoSlot) return;
-  // The recv is held, and holds the offer's slot until it is closed; that may have been.
-  const bool is_open = offers_.in_use(place.offer) && offers_[place.offer].recv == place.pass &&
-                       offers_[place.offer].state == OfferState::coming && how != Piece::abandoned;
+  const bool is_open = how != Piece::abandoned && is_coming(place);
   if (is_open && how == Piece::damaged) {
     PassText text;
     close(place.offer, damage_by(offers_[place.offer].node, text));
   } else if (is_open) {
     Offer& offer = offers_[place.offer];
     offer.moved += bytes;
+    offer.landed = std::max(offer.landed, place.offset + bytes);
     if (offer.moved == offer.envelope.bytes()) close(place.offer, kDelivered);
   }
   --passes_[place.pass].holders;

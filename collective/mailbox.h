@@ -32,7 +32,9 @@
 // - The elements of a send may come while it is under way. A piece is sent when all of it is there,
 //   so that pieces are cut alike whatever the time.
 // - Where a send says that it may lose values, each of its pieces is a block. A recv that has not
-//   said that it takes such ones fails with it, however they would have travelled.
+//   said that it takes such ones fails with it, however they would have travelled. Blocks are made
+//   and read in a time of their own: a send's next piece waits until its last one is made, and a
+//   recv's next block may come before its last one is read.
 //
 // Bounds. A rank has kMaxPassing passes in flight, so a node offers at most as many times its
 // ranks, and numbers lie below that: another number, or one in use, breaks the protocol. Of each
@@ -95,7 +97,10 @@ class Mailbox {
   };
   bool expect_piece(std::uint32_t node, std::uint64_t number, std::uint64_t bytes, Place& place);
   enum class Piece : std::uint8_t { whole, damaged, abandoned };
-  // `bytes`: of elements. REQUIRES: of a block not more than the place says.
+  // A block has come whole, and so many bytes of elements are in it; on_piece() follows when they
+  // lie in the recv's memory. REQUIRES: not more than the place says.
+  void landed(const Place& place, std::uint64_t bytes);
+  // `bytes`: of elements, as many as have landed where that was said.
   void on_piece(const Place& place, std::uint64_t bytes, Piece how);
 
   // ---- Steps. Each is carried out and then done, or its pass failed in place of that ----
@@ -140,9 +145,10 @@ class Mailbox {
     PassId number = 0;
     Envelope envelope;
     std::uint32_t slab = kNoSlot;
-    PassId recv = kNoSlot;    // that it has met
-    std::uint64_t moved = 0;  // bytes that have come, or are copied
-    Errc code = Errc::ok;     // why it ends, where it has met none
+    PassId recv = kNoSlot;     // that it has met
+    std::uint64_t moved = 0;   // bytes that lie in the recv's memory
+    std::uint64_t landed = 0;  // bytes whose frames have come
+    Errc code = Errc::ok;      // why it ends, where it has met none
   };
 
   // Queues of passes.
@@ -153,6 +159,8 @@ class Mailbox {
   OfferId find(std::uint32_t node, std::uint64_t number) const noexcept;
   // A send of this node that has been offered to `node`.
   bool is_offered(std::uint32_t node, std::uint64_t number) const noexcept;
+  // The piece's recv still waits for it.
+  bool is_coming(const Place& place) const noexcept;
 
   void add_offer(const Arriving& arriving);
   void meet(OfferId offer, PassId recv);

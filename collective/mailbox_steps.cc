@@ -1,6 +1,7 @@
 // What the lane has to do next, and what has been done.
 
 #include <algorithm>
+#include <utility>
 
 #include "collective/mailbox.h"
 #include "collective/pass_failures.h"
@@ -73,7 +74,8 @@ PassStep Mailbox::piece_step() {
                       kNoSlot,           send.moved, std::min(piece_bytes_, left)};
   send.moved += step.bytes;
   ++send.holders;
-  if (has_piece(send, send.moved)) {
+  send.making = send.what.envelope.lossy;
+  if (!send.making && has_piece(send, send.moved)) {
     ready_passes_.move_to(kSending, id);
   } else {
     ready_passes_.remove(id);
@@ -128,8 +130,15 @@ void Mailbox::done(const PassStep& step) {
       if (send.eager) ++eager_out_[send.node];
       break;
     }
+    case PassAction::piece: {
+      Pass& send = passes_[step.pass];
+      const bool was_made = std::exchange(send.making, false);
+      if (was_made && send.state == PassState::moving && has_piece(send, send.moved)) {
+        ready_passes_.add(kSending, step.pass);
+      }
+      break;
+    }
     case PassAction::none:
-    case PassAction::piece:
     case PassAction::withdraw:
       break;
   }

@@ -43,8 +43,10 @@ struct Passing {
 
 enum class PassAction : std::uint8_t {
   none,
-  offer,     // send the offer of `pass`, with its elements if it is eager
-  piece,     // send bytes [offset, offset + bytes) of `pass`
+  offer,  // send the offer of `pass`, with its elements if it is eager
+  // Send bytes [offset, offset + bytes) of `pass`. Of one whose pieces are blocks the next comes
+  // when this one is done, so that they are sent in their order.
+  piece,
   withdraw,  // tell the receiver's node that `pass` has failed here
   accept,    // tell the sender's node that `pass` waits for the elements of `offer`
   deliver,   // the elements that came with `offer` go to the memory of `pass`
@@ -88,6 +90,7 @@ struct Pass {
   OfferId offer = kNoSlot;    // that a recv has met; of a send to this node, its own
   std::uint64_t ready = 0;    // bytes of a send that may be read, from the first on
   std::uint64_t moved = 0;    // bytes of a send that pieces have taken
+  bool making = false;        // a send: one of its pieces is becoming a block
   std::uint32_t holders = 0;  // pieces, and the offer it has met, that need its memory or outcome
   std::uint32_t source = 0;   // of a recv: who has sent
   std::uint64_t elements = 0;

@@ -1,14 +1,15 @@
 #pragma once
 
-// What block requests mean on this processor. Every request runs to its end here; nothing of it is
-// kept but the codec state of its tensor and what it has cost.
+// What the blocks of ops mean on this processor. Nothing of a request is kept but the codec state
+// of its tensor and what it has cost.
 
 #include "daemon/lane/block_decoder.h"
 #include "daemon/lane/block_encoder.h"
+#include "daemon/lane/block_path.h"
 
 namespace tern::daemon {
 
-class BlockCodec {
+class BlockCodec final : public BlockPerformer {
  public:
   // Everything given outlives the codec.
   BlockCodec(const collective::GroupOps& ops, const LaneOps& lane_ops, const EagerInputs& eager,
@@ -20,7 +21,7 @@ class BlockCodec {
   BlockCodec(const BlockCodec&) = delete;
   BlockCodec& operator=(const BlockCodec&) = delete;
 
-  BlockCompletion perform(const BlockRequest& request);
+  BlockCompletion perform(const BlockRequest& request) override;
 
   OpBlocks& blocks() noexcept { return blocks_; }
   const NodeValues& values() const noexcept { return values_; }

@@ -1,14 +1,12 @@
 #include "daemon/lane/block_path.h"
 
-#include "daemon/lane/block_codec.h"
-
 namespace tern::daemon {
 
 void HostExecutor::start(BlockPath& path, std::uint32_t slot) {
   path.complete(slot, path.perform(slot));
 }
 
-BlockPath::BlockPath(BlockCodec& codec, BlockSink& sink, std::uint32_t slots)
+BlockPath::BlockPath(BlockPerformer& codec, BlockSink& sink, std::uint32_t slots)
     : codec_(codec), sink_(sink), requests_(slots), free_(slots) {
   for (std::uint32_t i = 0; i < slots; ++i) free_[i] = slots - 1 - i;
 }

@@ -10,8 +10,16 @@
 
 namespace tern::daemon {
 
-class BlockCodec;
 class BlockPath;
+
+// What requests mean on this processor: each runs to its end within the call.
+class BlockPerformer {
+ public:
+  virtual BlockCompletion perform(const BlockRequest& request) = 0;
+
+ protected:
+  ~BlockPerformer() = default;
+};
 
 // Thread: the lane's.
 class BlockExecutor {
@@ -46,7 +54,7 @@ class BlockSink {
 class BlockPath {
  public:
   // Everything given outlives the path. REQUIRES: slots > 0, the most that are in flight at once.
-  BlockPath(BlockCodec& codec, BlockSink& sink, std::uint32_t slots);
+  BlockPath(BlockPerformer& codec, BlockSink& sink, std::uint32_t slots);
 
   void use(BlockExecutor& executor) noexcept { executor_ = &executor; }
   // When all slots are taken, waits for the executor.
@@ -55,12 +63,12 @@ class BlockPath {
 
   // ---- For executors ----
   const BlockRequest& request(std::uint32_t slot) const noexcept { return requests_[slot]; }
-  // What the request means on this processor.
+  // On this processor.
   BlockCompletion perform(std::uint32_t slot);
   void complete(std::uint32_t slot, const BlockCompletion& completion);
 
  private:
-  BlockCodec& codec_;
+  BlockPerformer& codec_;
   BlockSink& sink_;
   BlockExecutor* executor_ = nullptr;
   std::vector<BlockRequest> requests_;

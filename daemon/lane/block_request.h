@@ -1,7 +1,7 @@
 #pragma once
 
 // What a lane asks of its blocks, and what it is told when that is done. One request is one step of
-// an op on one chunk; its memory stays as it is until the completion.
+// an op on one chunk, or one piece of a send; its memory stays as it is until the completion.
 
 #include <cstdint>
 
@@ -29,14 +29,15 @@ enum class BlockVerb : std::uint8_t {
 struct BlockRequest {
   BlockVerb verb = BlockVerb::gather;
   bool in_place = false;  // deliver: plain elements lie in the first output already
-  collective::OpId op = collective::kNoSlot;
-  std::uint32_t number = 0;               // of the chunk in its op
-  std::uint32_t node = 0;                 // who made the block, or whom it is for
-  const codec::Recipe* recipe = nullptr;  // of what is encoded
+  collective::OpId op = collective::kNoSlot;  // of a piece: the send or recv
+  std::uint32_t number = 0;                   // of the chunk in its op; of a piece: its offer
+  std::uint32_t node = 0;                     // who made the block, or whom it is for
+  const codec::Recipe* recipe = nullptr;      // of what is encoded
   // add, deliver: the block with its header (in_place: the header alone). gather, encode, finish,
   // publish: room for one.
   Operand block;
-  Operand sum;  // begin, add, finish: the accumulator
+  Operand sum;               // begin, add, finish: the accumulator; of a piece: its elements
+  std::uint64_t offset = 0;  // of a piece: where it begins in what is sent, in bytes
 
   // What the lane needs for the step after it; not looked at by who carries it out.
   collective::Action action;

@@ -53,6 +53,7 @@ void LaneGroup::attach(LaneResources& resources, PeerSource& peers, LaneJob& job
   reduce_.attach();
   codec_.blocks().attach(resources.codec, resources.trace, *resources.counters, resources.clock);
   path_.use(*resources.executor);
+  point_to_point_.attach(resources);
   clients_.attach(resources.clients);
 }
 

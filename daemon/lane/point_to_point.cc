@@ -3,7 +3,7 @@
 #include <cstdio>
 #include <cstring>
 
-#include "collective/pass_failures.h"
+#include "daemon/lane/pass_ledger.h"
 #include "daemon/lane/touch_pages.h"
 #include "plan/recv.h"
 #include "plan/send.h"
@@ -23,8 +23,9 @@ PointToPoint::PointToPoint(GroupCore& core, LaneGroup& group)
     : core_(core),
       mailbox_(core.setup().shape),
       peers_(core),
-      blocks_(core.setup().seed),
+      memories_(core, mailbox_),
       copies_(core, mailbox_),
+      pieces_(core, {mailbox_, memories_, copies_}),
       group_(group) {
   const collective::GroupShape& shape = core.setup().shape;
   for (std::uint32_t node = 0; node < shape.nodes(); ++node) {
@@ -70,10 +71,8 @@ void PointToPoint::submit(const Submitter& submitter, const shm::SubmitEntry& en
     return clients.refuse(client, entry.ticket, Errc::would_block,
                           "more sends and recvs in flight than a rank may have");
   }
-  if (memory_.size() < mailbox_.slots()) memory_.resize(mailbox_.slots());
   copies_.begin(id, entry, client);
-  PassMemory& memory = memory_[id];
-  memory = {};
+  PassMemory& memory = memories_.begin(id);
   memory.client = &client;
   memory.ticket = entry.ticket;
   memory.elements = {&client.arena, sends ? entry.input_offset : entry.output_offset,
@@ -86,7 +85,7 @@ void PointToPoint::submit(const Submitter& submitter, const shm::SubmitEntry& en
 void PointToPoint::cancel(const LaneClient& client, std::uint64_t ticket,
                           const collective::Failure& why) {
   for (PassId id = 0; id < mailbox_.slots(); ++id) {
-    if (!mailbox_.in_use(id) || memory_[id].client != &client || memory_[id].ticket != ticket) {
+    if (!mailbox_.in_use(id) || memories_[id].client != &client || memories_[id].ticket != ticket) {
       continue;
     }
     return mailbox_.fail(id, why);
@@ -123,8 +122,10 @@ void PointToPoint::drop_pages() {
 
 // ---- Steps --------------------------------------------------------------------------------------
 
-// Memory that is read or copied is charged as codec time is: to the turn, and to the job's part.
+// Memory that is read or copied is charged as codec time is: to the turn, and to the job's part. A
+// block is charged where it is made.
 void PointToPoint::carry_out(const PassStep& step) {
+  if (pieces_.makes_block(step)) return dispatch(step);
   const std::uint64_t begin = core_.now_ns();
   dispatch(step);
   core_.resources().codec.spent.charge(core_.now_ns() - begin);
@@ -137,7 +138,7 @@ void PointToPoint::dispatch(const PassStep& step) {
     case PassAction::offer:
       return offer(step);
     case PassAction::piece:
-      return send_piece(step);
+      return pieces_.send(step);
     case PassAction::withdraw:
       return withdraw(step);
     case PassAction::accept:
@@ -153,24 +154,11 @@ void PointToPoint::dispatch(const PassStep& step) {
   }
 }
 
-bool PointToPoint::has_lost_pages(PassId id) {
-  if (!memory_[id].client->memory->segment.has_lost_pages()) return false;
-  const auto& ranks = core_.setup().shape.ranks[core_.self()];
-  const std::uint32_t rank = ranks[mailbox_.pass(id).what.local_rank];
-  mailbox_.fail(id, {Errc::rank_lost, rank, "a page of the rank's arena is not there"});
-  return true;
-}
-
-std::span<std::byte> PointToPoint::memory_of(const PassStep& step, PassId id) const {
-  if (step.bytes == 0) return {};
-  return host_bytes(memory_[id].elements.slice(step.offset, step.bytes));
-}
-
 void PointToPoint::offer(const PassStep& step) {
   const Pass& send = mailbox_.pass(step.pass);
-  const auto values = memory_of(step, step.pass);
+  const auto values = memories_.bytes(step.pass, step);
   touch_pages(values);
-  if (has_lost_pages(step.pass)) return;
+  if (memories_.fail_if_pages_are_lost(step.pass)) return;
   const Envelope& envelope = send.what.envelope;
   wire::SendOfferBody body{};
   body.count = envelope.count;
@@ -179,70 +167,40 @@ void PointToPoint::offer(const PassStep& step) {
   body.lossy = envelope.lossy ? 1 : 0;
   LanePeer& peer = core_.peer(send.node);
   if (!peer.is_lost()) {
-    peer.link->send_copy(header(FrameKind::send_offer, envelope, step.pass),
+    peer.link->send_copy(pass_header(core_, FrameKind::send_offer, envelope, step.pass),
                          std::as_bytes(std::span(&body, 1)), values);
     core_.resources().count_block(sizeof(body) + values.size());
   }
-  memory_[step.pass].bytes_sent += values.size();
-  memory_[step.pass].elements_sent += values.size();
-  if (send.eager) memory_[step.pass].started_ns = core_.now_ns();
-  mailbox_.done(step);
-}
-
-void PointToPoint::send_piece(const PassStep& step) {
-  const auto values = memory_of(step, step.pass);
-  const Pass& send = mailbox_.pass(step.pass);
-  PassMemory& own = memory_[step.pass];
-  FrameMemory& memory = core_.resources().memory;
-  const Cookie cookie = memory.reserve(core_.job(), wire::Leg::reduce);
-  BorrowedMemory lent{this, step.pass, nullptr, SlabPool::kNone};
-  std::span<const std::byte> payload = values;
-  if (send.what.envelope.lossy) {
-    lent.pool = &memory.send_slabs();
-    lent.slab = lent.pool->take();
-    const auto block = lent.pool->slab(lent.slab);
-    payload =
-        block.first(blocks_.encode(core_.resources(), {send.what.envelope, step.offset, values},
-                                   own.encodes ? &own.recipe : nullptr, block));
-  } else {
-    touch_pages(values);
-  }
-  if (has_lost_pages(step.pass)) {
-    if (lent.pool != nullptr) lent.pool->give(lent.slab);
-    memory.withdraw(cookie);
-    return mailbox_.piece_freed(step.pass);
-  }
-  if (own.started_ns == 0) own.started_ns = core_.now_ns();
-  own.bytes_sent += payload.size();
-  own.elements_sent += values.size();
-  memory.lend(cookie, 1, lent);
-  core_.send(send.node,
-             {header(FrameKind::send_piece, send.what.envelope, step.pass), {}, payload, cookie});
+  memories_[step.pass].bytes_sent += values.size();
+  memories_[step.pass].elements_sent += values.size();
+  if (send.eager) memories_[step.pass].started_ns = core_.now_ns();
   mailbox_.done(step);
 }
 
 void PointToPoint::withdraw(const PassStep& step) {
   const Pass& send = mailbox_.pass(step.pass);
-  tell(send.node, header(FrameKind::send_withdraw, send.what.envelope, step.pass), send.outcome);
+  tell(send.node, pass_header(core_, FrameKind::send_withdraw, send.what.envelope, step.pass),
+       send.outcome);
   mailbox_.done(step);
 }
 
 void PointToPoint::accept(const PassStep& step) {
   const Mailbox::Known offer = mailbox_.offer(step.offer);
-  memory_[step.pass].started_ns = core_.now_ns();
+  memories_[step.pass].started_ns = core_.now_ns();
   LanePeer& peer = core_.peer(offer.node);
   if (!peer.is_lost()) {
-    peer.link->send_copy(header(FrameKind::send_accept, offer.envelope, offer.number), {});
+    peer.link->send_copy(pass_header(core_, FrameKind::send_accept, offer.envelope, offer.number),
+                         {});
   }
   mailbox_.done(step);
 }
 
 void PointToPoint::deliver(const PassStep& step) {
   const Mailbox::Known offer = mailbox_.offer(step.offer);
-  memory_[step.pass].started_ns = core_.now_ns();
+  memories_[step.pass].started_ns = core_.now_ns();
   if (step.bytes > 0) {
     const auto values = host_bytes(pools_[offer.node]->operand(offer.slab));
-    std::memcpy(memory_of(step, step.pass).data(), values.data(), step.bytes);
+    std::memcpy(memories_.bytes(step.pass, step).data(), values.data(), step.bytes);
     copies_.deliver(step.pass, {0, step.bytes});
   }
   mailbox_.done(step);
@@ -251,10 +209,12 @@ void PointToPoint::deliver(const PassStep& step) {
 // Both ends may be the same rank, and the memory the same.
 void PointToPoint::copy(const PassStep& step) {
   for (const PassId id : {step.pass, step.from}) {
-    if (memory_[id].started_ns == 0) memory_[id].started_ns = core_.now_ns();
+    memories_[id].start(core_.now_ns());
   }
-  std::memmove(memory_of(step, step.pass).data(), memory_of(step, step.from).data(), step.bytes);
-  if (has_lost_pages(step.from) || has_lost_pages(step.pass)) return;
+  std::memmove(memories_.bytes(step.pass, step).data(), memories_.bytes(step.from, step).data(),
+               step.bytes);
+  if (memories_.fail_if_pages_are_lost(step.from) || memories_.fail_if_pages_are_lost(step.pass))
+    return;
   copies_.deliver(step.pass, {step.offset, step.bytes});
   mailbox_.done(step);
 }
@@ -263,7 +223,7 @@ void PointToPoint::close(const PassStep& step) {
   const Mailbox::Known offer = mailbox_.offer(step.offer);
   if (offer.slab != SlabPool::kNone) pools_[offer.node]->give(offer.slab);
   if (offer.node != core_.self() && !core_.ops().ended()) {
-    tell(offer.node, header(FrameKind::send_end, offer.envelope, offer.number),
+    tell(offer.node, pass_header(core_, FrameKind::send_end, offer.envelope, offer.number),
          mailbox_.outcome_of(step.offer));
   }
   mailbox_.done(step);
@@ -271,7 +231,7 @@ void PointToPoint::close(const PassStep& step) {
 
 void PointToPoint::complete(const PassStep& step) {
   const Pass& pass = mailbox_.pass(step.pass);
-  PassMemory& memory = memory_[step.pass];
+  PassMemory& memory = memories_[step.pass];
   const bool received = !pass.what.sends && pass.outcome.code == Errc::ok;
   --memory.client->uses;
   core_.resources().clients.tell(
@@ -279,24 +239,11 @@ void PointToPoint::complete(const PassStep& step) {
                        received ? pass.source : 0, received ? pass.elements : 0});
   write_down(core_, group_, pass, memory);
   copies_.end(step.pass);
-  memory = {};
+  memories_.clear(step.pass);
   mailbox_.done(step);
 }
 
 // ---- What other nodes are told ------------------------------------------------------------------
-
-wire::FrameHeader PointToPoint::header(FrameKind kind, const Envelope& envelope,
-                                       PassId number) const noexcept {
-  wire::FrameHeader header;
-  header.kind = static_cast<std::uint8_t>(kind);
-  header.group = core_.setup().token;
-  header.epoch = core_.setup().epoch;
-  header.source_node = static_cast<std::uint16_t>(core_.self());
-  header.tensor = std::uint64_t{envelope.source} << 32 | envelope.destination;
-  header.op_seq = number;
-  header.chunk = envelope.tag;
-  return header;
-}
 
 void PointToPoint::tell(std::uint32_t node, const wire::FrameHeader& header,
                         const PassOutcome& outcome) {

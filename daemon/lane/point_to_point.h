@@ -11,19 +11,21 @@
 
 #include "collective/mailbox.h"
 #include "daemon/lane/group_core.h"
-#include "daemon/lane/pass_blocks.h"
 #include "daemon/lane/pass_copies.h"
-#include "daemon/lane/pass_ledger.h"
+#include "daemon/lane/pass_memories.h"
 #include "daemon/lane/pass_peers.h"
+#include "daemon/lane/pass_pieces.h"
 #include "plan/plan.h"
 #include "shm/layout.h"
 
 namespace tern::daemon {
 
-class PointToPoint final : private MemoryOwner {
+class PointToPoint {
  public:
   // Everything given outlives this. Events name the group by `group`.
   PointToPoint(GroupCore& core, LaneGroup& group);
+  // Before the first entry and frame.
+  void attach(LaneResources& resources) { pieces_.attach(resources); }
 
   const collective::Mailbox& mailbox() const noexcept { return mailbox_; }
 
@@ -80,12 +82,9 @@ class PointToPoint final : private MemoryOwner {
   void drop_pages();
 
  private:
-  void frame_acked(collective::OpId pass) override { mailbox_.piece_freed(pass); }
-
   void carry_out(const collective::PassStep& step);
   void dispatch(const collective::PassStep& step);
   void offer(const collective::PassStep& step);
-  void send_piece(const collective::PassStep& step);
   void withdraw(const collective::PassStep& step);
   void accept(const collective::PassStep& step);
   void deliver(const collective::PassStep& step);
@@ -99,25 +98,16 @@ class PointToPoint final : private MemoryOwner {
   bool place_offer(std::uint32_t node, const wire::FrameHeader& header, net::PayloadPlace& place);
   bool accept_offer(std::uint32_t node, const wire::FrameHeader& header,
                     const net::PayloadPlace& place, bool damaged);
-  bool place_piece(std::uint32_t node, const wire::FrameHeader& header, net::PayloadPlace& place);
-  void accept_piece(std::uint32_t node, const net::PayloadPlace& place);
-  static void give_buffer(LanePeer& peer);
-
-  // True: the rank's memory has lost pages, and the pass has failed.
-  bool has_lost_pages(collective::PassId id);
-  std::span<std::byte> memory_of(const collective::PassStep& step, collective::PassId id) const;
-  wire::FrameHeader header(wire::FrameKind kind, const collective::Envelope& envelope,
-                           collective::PassId number) const noexcept;
   void tell(std::uint32_t node, const wire::FrameHeader& header,
             const collective::PassOutcome& outcome);
 
   GroupCore& core_;
   collective::Mailbox mailbox_;
   PassPeers peers_;
-  PassBlocks blocks_;
+  PassMemories memories_;
   PassCopies copies_;
+  PassPieces pieces_;
   LaneGroup& group_;
-  std::vector<PassMemory> memory_;                // by pass
   std::vector<std::unique_ptr<SlabPool>> pools_;  // of offers' elements, by node
 };
 

@@ -1,10 +1,7 @@
 // Frames of other nodes: where a payload goes before it comes, and what it says when it has.
 
-#include <cstdio>
 #include <cstring>
-#include <utility>
 
-#include "base/bump.h"
 #include "collective/pass_failures.h"
 #include "daemon/lane/point_to_point.h"
 
@@ -83,17 +80,13 @@ const PointToPoint::FrameHandler* PointToPoint::FrameHandler::of(std::uint8_t ki
        kHasNoPayload},
       {FrameKind::send_piece,
        [](Self& self, std::uint32_t node, Header& header, Place& place) {
-         return self.place_piece(node, header, place);
+         return self.pieces_.place(node, header, place);
        },
        [](Self& self, std::uint32_t node, Header&, const Place& place) {
-         self.accept_piece(node, place);
+         self.pieces_.accept(node, place);
          return true;
        },
-       [](Self& self, std::uint32_t node, Header&, const Failure&) {
-         LanePeer& peer = self.core_.peer(node);
-         give_buffer(peer);
-         self.mailbox_.on_piece(peer.receiving.piece, 0, Mailbox::Piece::damaged);
-       }},
+       [](Self& self, std::uint32_t node, Header&, const Failure&) { self.pieces_.damaged(node); }},
       {FrameKind::send_end,
        [](Self& self, std::uint32_t node, Header& header, Place& place) {
          // It ends well without one.
@@ -176,54 +169,6 @@ bool PointToPoint::place_offer(std::uint32_t node, const wire::FrameHeader& head
   peer.receiving.offer_slab = slab;
   place.body = host_bytes(pools_[node]->operand(slab)).first(values);
   return true;
-}
-
-bool PointToPoint::place_piece(std::uint32_t node, const wire::FrameHeader& header,
-                               net::PayloadPlace& place) {
-  LanePeer& peer = core_.peer(node);
-  const std::size_t bytes = header.payload_bytes;
-  Mailbox::Place& piece = peer.receiving.piece;
-  if (!mailbox_.expect_piece(node, header.op_seq, bytes, piece)) return false;
-  if (piece.pass == collective::kNoSlot) return true;
-  if (piece.block_of == 0) {
-    place.body = host_bytes(memory_[piece.pass].elements.slice(piece.offset, bytes));
-    return true;
-  }
-  if (bytes < wire::kBlockHeaderBytes || bytes > peer.results.bytes()) {
-    mailbox_.on_piece(std::exchange(piece, {}), 0, Mailbox::Piece::abandoned);
-    return false;
-  }
-  peer.receiving.result_buffer = peer.results.take();
-  place.body = host_bytes(peer.results.operand(peer.receiving.result_buffer)).first(bytes);
-  return true;
-}
-
-void PointToPoint::give_buffer(LanePeer& peer) {
-  const std::uint32_t buffer = std::exchange(peer.receiving.result_buffer, SlabPool::kNone);
-  if (buffer != SlabPool::kNone) peer.results.give(buffer);
-}
-
-void PointToPoint::accept_piece(std::uint32_t node, const net::PayloadPlace& place) {
-  LanePeer& peer = core_.peer(node);
-  const Mailbox::Place& piece = peer.receiving.piece;
-  std::uint64_t bytes = place.body.size();
-  if (piece.pass != collective::kNoSlot && piece.block_of != 0) {
-    const Pass& recv = mailbox_.pass(piece.pass);
-    const Operand room = memory_[piece.pass].elements.slice(piece.offset, piece.block_of);
-    const PassBlocks::Decoded decoded = PassBlocks::decode(
-        core_.resources(), place.body, recv.what.envelope.dtype, host_bytes(room));
-    give_buffer(peer);
-    bytes = decoded.bytes;
-    if (decoded.problem != nullptr) {
-      bump(core_.resources().counters->bad_blocks, std::uint64_t{1});
-      collective::PassText text;
-      std::snprintf(text, sizeof(text), "a block of node %u: %s", node, decoded.problem);
-      mailbox_.fail(piece.pass, {Errc::corrupt_data, collective::kNoRank, text});
-      bytes = 0;
-    }
-  }
-  if (piece.pass != collective::kNoSlot) copies_.deliver(piece.pass, {piece.offset, bytes});
-  mailbox_.on_piece(piece, bytes, Mailbox::Piece::whole);
 }
 
 bool PointToPoint::accept_offer(std::uint32_t node, const wire::FrameHeader& header,

@@ -168,30 +168,6 @@ TEST_F(MailboxOfNode0, WhatIsInPiecesHasNoElementsInItsOffer) {
   expect_idle();
 }
 
-TEST_F(MailboxOfNode0, APieceThatIsABlockSaysHowManyElementsItHasWhenItIsRead) {
-  const PassId id = mailbox.submit({false, 0, {2, 0, 7, DType::f32, 600, true}, now});
-  Mailbox::Arriving lossy = offer(9, 600);
-  lossy.envelope.dtype = DType::f32;
-  lossy.envelope.lossy = true;
-  lossy.eager = false;
-  EXPECT_TRUE(mailbox.on_offer(lossy));
-  carry_out(PassAction::accept);
-  Mailbox::Place place;
-  ASSERT_TRUE(mailbox.expect_piece(1, 9, 5000, place)) << "who reads it says what is in it";
-  EXPECT_EQ(place.block_of, 1024u) << "a chunk";
-  mailbox.on_piece(place, 1024, Mailbox::Piece::whole);
-  EXPECT_FALSE(mailbox.expect_piece(1, 9, 0, place));
-  ASSERT_TRUE(mailbox.expect_piece(1, 9, 40, place));
-  EXPECT_EQ(place.offset, 1024u);
-  mailbox.on_piece(place, 1024, Mailbox::Piece::whole);
-  ASSERT_TRUE(mailbox.expect_piece(1, 9, 40, place));
-  EXPECT_EQ(place.block_of, 352u) << "what is left";
-  mailbox.on_piece(place, 352, Mailbox::Piece::whole);
-  carry_out(PassAction::close);
-  expect_end(id, Errc::ok);
-  expect_idle();
-}
-
 TEST_F(MailboxOfNode0, ASendWhoseElementsComeLaterSendsThePiecesThatAreThere) {
   const PassId id = mailbox.submit({true, 0, {0, 2, 7, DType::u8, 2500}, now, false, true});
   EXPECT_EQ(carry_out(PassAction::offer).bytes, 0u);

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "codec/recipe.h"
+#include "collective/mailbox.h"
 #include "group_rig.h"
 
 namespace tern::daemon::pass_blocks_test {
@@ -29,25 +30,53 @@ std::vector<float> ramp(std::size_t count) {
 class PassBlocksTest : public OneNode {
  protected:
   LaneResources& lane() { return node.resources; }
+  // Of a send as `envelope` says.
+  BlockRequest request_of(BlockVerb verb) {
+    BlockRequest request;
+    request.verb = verb;
+    request.op = mailbox.submit({.sends = true, .envelope = envelope});
+    blocks.attach(lane());
+    return request;
+  }
   std::vector<std::byte> encode(const std::vector<float>& values, const char* recipe,
                                 std::uint64_t offset = 0) {
+    return encode_by(blocks, values, recipe, offset);
+  }
+  std::vector<std::byte> encode_by(PassBlocks& by, std::vector<float> values, const char* recipe,
+                                   std::uint64_t offset = 0) {
     codec::Recipe parsed;
     if (recipe != nullptr) parsed = codec::parse_recipe(recipe).value();
     std::vector<std::byte> out(lane().settings.block_bytes());
-    out.resize(blocks.encode(lane(), {envelope, offset, std::as_bytes(std::span(values))},
-                             recipe != nullptr ? &parsed : nullptr, out));
+    const auto elements = std::as_writable_bytes(std::span(values));
+    const Region from{elements.data(), elements.size()}, to{out.data(), out.size()};
+    BlockRequest request = request_of(BlockVerb::encode);
+    request.recipe = recipe != nullptr ? &parsed : nullptr;
+    request.sum = {&from, 0, from.bytes, Space::host};
+    request.block = {&to, 0, to.bytes, Space::host};
+    request.offset = offset;
+    by.attach(lane());
+    const BlockCompletion completion = by.perform(request);
+    EXPECT_EQ(completion.form, BlockForm::encoded);
+    out.resize(completion.bytes);
     return out;
   }
   // What is wrong with the block, or how many bytes have come.
-  std::string decode(std::span<const std::byte> block, std::size_t room_bytes) {
+  std::string decode(std::vector<std::byte> block, std::size_t room_bytes) {
     room.assign(kChunk, -1.0f);
-    const auto decoded = PassBlocks::decode(
-        lane(), block, envelope.dtype, std::as_writable_bytes(std::span(room)).first(room_bytes));
-    return decoded.problem != nullptr ? decoded.problem : std::to_string(decoded.bytes);
+    const auto measure = PassBlocks::measure(block, envelope.dtype, room_bytes);
+    if (measure.problem != nullptr) return measure.problem;
+    const auto elements = std::as_writable_bytes(std::span(room)).first(measure.bytes);
+    const Region from{block.data(), block.size()}, to{elements.data(), elements.size()};
+    BlockRequest request = request_of(BlockVerb::deliver);
+    request.block = {&from, 0, from.bytes, Space::host};
+    request.sum = {&to, 0, to.bytes, Space::host};
+    const char* const problem = blocks.perform(request).problem;
+    return problem != nullptr ? problem : std::to_string(measure.bytes);
   }
 
-  Envelope envelope{1, 0, 7, DType::f32, 10'000, true};
-  PassBlocks blocks{5};
+  Envelope envelope{0, 1, 7, DType::f32, 10'000, true};
+  collective::Mailbox mailbox{node.core.setup().shape};
+  PassBlocks blocks{mailbox, 5};
   std::vector<float> room;
 };
 
@@ -97,8 +126,8 @@ TEST_F(PassBlocksTest, DrawsAreThoseOfTheValuesAndOfWhoSendsThem) {
   envelope.tag = 8;
   EXPECT_NE(encode(values, recipe), block);
   envelope.tag = 7;
-  blocks = PassBlocks(6);
-  EXPECT_NE(encode(values, recipe), block) << "another seed";
+  PassBlocks of_another_seed(mailbox, 6);
+  EXPECT_NE(encode_by(of_another_seed, values, recipe), block);
 }
 
 // Of scaled values the codes are the same, so what differs is the draws.
@@ -118,7 +147,7 @@ TEST_F(PassBlocksTest, ABlockThatMakesNoSenseIsNamedAndWritesNothingBeyondItsRoo
   const std::string sizes = "the block's sizes are not those of a piece";
   const auto block = encode(ramp(100), "bf16");
   EXPECT_EQ(decode(block, 396), sizes) << "more than there is room for";
-  EXPECT_EQ(decode(std::span(block).first(block.size() - 1), 400), sizes);
+  EXPECT_EQ(decode({block.begin(), block.end() - 1}, 400), sizes);
   const auto changed = [&](auto change) {
     auto bytes = encode(ramp(100), nullptr);
     wire::BlockHeader header;

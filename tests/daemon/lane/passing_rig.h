@@ -31,6 +31,7 @@ inline group_test::Shape passing_shape() { return {.ranks = {{0}, {1}}, .eager_b
 // A rank of the node, whose arena the test reads and writes.
 struct PassingRank {
   PassingRank(Node& at, PointToPoint& all, std::uint64_t id) : node(at), passing(all), client(id) {
+    passing.attach(node.resources);
     node.resources.clients.add(client.memory);
   }
 

@@ -135,6 +135,115 @@ TEST_F(OfALossySend, ADamagedBlockFailsItsSend) {
   expect_end(ticket, Errc::corrupt_data, "a payload from node 1 did not match its checksum");
 }
 
+// As a device would: its blocks are made and read when the test says so.
+class HoldingExecutor final : public BlockExecutor {
+ public:
+  void start(BlockPath& path, std::uint32_t slot) override {
+    path_ = &path;
+    held.push_back(slot);
+  }
+  int poll() override { return 0; }
+  void drain(BlockPath&) override {
+    while (!held.empty()) complete(0);
+  }
+  void complete(std::size_t place) {
+    const std::uint32_t slot = held[place];
+    held.erase(held.begin() + static_cast<std::ptrdiff_t>(place));
+    path_->complete(slot, path_->perform(slot));
+  }
+
+  std::vector<std::uint32_t> held;
+
+ private:
+  BlockPath* path_ = nullptr;
+};
+
+class OfALossySendOnADevice : public OfALossySend {
+ protected:
+  OfALossySendOnADevice() {
+    node(0).resources.executor = &device;
+    passing.attach(node(0).resources);
+  }
+  // The receiver waits for the elements, and the first piece is being made.
+  std::uint64_t send() {
+    const std::uint64_t ticket = submit(plan::kSend);
+    run();
+    EXPECT_TRUE(arrive(header(FrameKind::send_accept), {}));
+    run();
+    return ticket;
+  }
+
+  HoldingExecutor device;
+};
+
+TEST_F(OfALossySendOnADevice, APieceIsMadeAfterTheOneBeforeItHasBeenSent) {
+  const std::uint64_t ticket = send();
+  ASSERT_EQ(device.held.size(), 1u);
+  EXPECT_EQ(heard(FrameKind::send_piece), 0u);
+  device.complete(0);
+  run();
+  ASSERT_EQ(device.held.size(), 1u);
+  EXPECT_EQ(heard(FrameKind::send_piece), 1u);
+  device.complete(0);
+  run();
+  EXPECT_TRUE(device.held.empty());
+  const auto pieces = node(1).frames_of(FrameKind::send_piece);
+  ASSERT_EQ(pieces.size(), 2u);
+  EXPECT_EQ(pieces[0].payload_bytes, wire::kBlockHeaderBytes + 512);
+  EXPECT_EQ(pieces[1].payload_bytes, wire::kBlockHeaderBytes + 88);
+  EXPECT_TRUE(arrive(header(FrameKind::send_end), {}));
+  run();
+  expect_end(ticket, Errc::ok);
+  node(0).expect_all_memory_is_free();
+}
+
+TEST_F(OfALossySendOnADevice, ASendThatFailsEndsWhenNothingIsMadeOfIt) {
+  const std::uint64_t ticket = send();
+  passing.cancel(*node(0).resources.clients.find(1), ticket, {Errc::cancelled, 0, "enough"});
+  run();
+  EXPECT_TRUE(arrive(header(FrameKind::send_end), failure_payload(5)));
+  run();
+  EXPECT_FALSE(rank.client.next_completion().has_value()) << "its memory is being read";
+  device.complete(0);
+  run();
+  EXPECT_EQ(heard(FrameKind::send_piece), 0u);
+  expect_end(ticket, Errc::cancelled, "enough");
+  node(0).expect_all_memory_is_free();
+  EXPECT_TRUE(passing.mailbox().idle());
+}
+
+TEST_F(OfALossySendOnADevice, BlocksThatHaveComeAreReadInAnyOrder) {
+  const std::uint64_t ticket = accept();
+  ASSERT_TRUE(arrive(header(FrameKind::send_piece), block_of(256, 1024)));
+  ASSERT_TRUE(arrive(header(FrameKind::send_piece), block_of(44, 176)));
+  EXPECT_FALSE(arrive(header(FrameKind::send_piece), block_of(1, 4))) << "more than was offered";
+  ASSERT_EQ(device.held.size(), 2u);
+  device.complete(1);
+  EXPECT_EQ(rank.arena()[1023], std::byte{0});
+  EXPECT_EQ(rank.arena()[1199], std::byte{0x40});
+  run();
+  EXPECT_FALSE(rank.client.next_completion().has_value());
+  device.complete(0);
+  run();
+  EXPECT_EQ(rank.arena()[1023], std::byte{0x40});
+  EXPECT_EQ(rank.arena()[1200], std::byte{0});
+  expect_end(ticket, Errc::ok);
+}
+
+TEST_F(OfALossySendOnADevice, ARecvThatFailsEndsWhenNothingIsReadForIt) {
+  const std::uint64_t ticket = accept();
+  ASSERT_TRUE(arrive(header(FrameKind::send_piece), block_of(256, 1024)));
+  passing.cancel(*node(0).resources.clients.find(1), ticket, {Errc::cancelled, 0, "enough"});
+  run();
+  EXPECT_FALSE(rank.client.next_completion().has_value()) << "its memory is being written";
+  ASSERT_TRUE(arrive(header(FrameKind::send_piece), block_of(44, 176))) << "nobody's by now";
+  ASSERT_EQ(device.held.size(), 1u);
+  device.complete(0);
+  run();
+  expect_end(ticket, Errc::cancelled, "enough");
+  EXPECT_TRUE(passing.mailbox().idle());
+}
+
 // One that knows sends, and none whose pieces are blocks.
 class WithANodeThatTakesNoRecipes : public AllNodes {
  protected:
