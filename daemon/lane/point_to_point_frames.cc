@@ -9,7 +9,6 @@ namespace tern::daemon {
 
 using collective::Envelope;
 using collective::Mailbox;
-using collective::Pass;
 using collective::PassId;
 using wire::FrameKind;
 

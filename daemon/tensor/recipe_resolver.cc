@@ -14,8 +14,6 @@ namespace {
 // AnnounceBody::memory of a tensor that is declared with xordelta; the others are codec::Memory.
 constexpr std::uint8_t kMemoryLastValues = 4;
 
-static_assert(shm::kRecipeTextBytes <= 256, "Entry::length is a byte");
-
 bool lacks_codebook(const codec::Recipe& recipe) noexcept {
   return recipe.entropy.kind == codec::entropy::Kind::huffman_static &&
          !codec::entropy::has_codebook(recipe.entropy.book.data());
@@ -134,37 +132,21 @@ OwnRecipe resolve_own(const codec::Recipe& own, const ResolvedRecipe& declared,
 }
 
 bool RecipeTexts::read(std::string_view text, codec::Recipe& recipe) noexcept {
-  Entry* free = nullptr;
-  for (Entry& entry : entries_) {
-    // Acquire: the text and the recipe were written before the entry became ready.
-    const Phase phase = entry.phase.load(std::memory_order_acquire);
-    if (phase == Phase::ready && text == std::string_view(entry.text.data(), entry.length)) {
-      recipe = entry.recipe;
-      return true;
-    }
-    if (phase == Phase::ready) continue;
-    // Entries fill in order. One that is being written may be this text's: no second one then.
-    if (phase == Phase::empty) free = &entry;
-    break;
-  }
-  if (!codec::parse_recipe_quick(text, recipe)) return false;
-  Phase empty = Phase::empty;
-  if (free == nullptr || text.size() >= free->text.size() ||
-      !free->phase.compare_exchange_strong(empty, Phase::writing, std::memory_order_acquire)) {
+  Entry entry;
+  for (const auto& one : entries_) {
+    if (!one.try_read(entry) || text != std::string_view(entry.text.data())) continue;
+    recipe = entry.recipe;
     return true;
   }
-  std::copy(text.begin(), text.end(), free->text.begin());
-  free->length = static_cast<std::uint8_t>(text.size());
-  free->recipe = recipe;
-  free->phase.store(Phase::ready, std::memory_order_release);
+  if (!codec::parse_recipe_quick(text, recipe)) return false;
+  if (text.size() >= entry.text.size()) return true;
+  entry.text.fill('\0');
+  std::copy(text.begin(), text.end(), entry.text.begin());
+  entry.recipe = recipe;
+  // The oldest is where the count points. If another lane is writing there, this text can wait.
+  const std::uint64_t oldest = remembered_.load(std::memory_order_relaxed) % kEntries;
+  if (entries_[oldest].try_write(entry)) remembered_.fetch_add(1, std::memory_order_relaxed);
   return true;
-}
-
-std::size_t RecipeTexts::size() const noexcept {
-  return static_cast<std::size_t>(
-      std::count_if(entries_.begin(), entries_.end(), [](const Entry& entry) {
-        return entry.phase.load(std::memory_order_acquire) == Phase::ready;
-      }));
 }
 
 }  // namespace tern::daemon

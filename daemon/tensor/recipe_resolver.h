@@ -12,6 +12,7 @@
 
 #include "base/dtype.h"
 #include "base/result.h"
+#include "base/versioned.h"
 #include "codec/recipe.h"
 #include "shm/layout.h"
 
@@ -66,15 +67,14 @@ struct OwnRecipe {
 OwnRecipe resolve_own(const codec::Recipe& own, const ResolvedRecipe& declared,
                       const RecipeTerms& terms) noexcept;
 
-// The texts of recipes that ops have brought, read. All lanes of a group share one table: every
-// lane that has a chunk of an op gets the same text, and a training job brings the same few texts
-// with every op, so each of the first kEntries is parsed once in the group's life. A tensor's own
-// table would have the texts of a thousand tensors a thousand times; what depends on the tensor,
-// resolve_own(), is arithmetic and is not remembered.
+// The texts of recipes that ops have brought lately, read. All lanes of a group share one table:
+// every lane that has a chunk of an op gets the same text, and a training job brings the same few
+// texts with every op. So the first lane that has the op parses its text, if nobody has before. A
+// tensor's own table would have the texts of a thousand tensors a thousand times; what depends on
+// the tensor, resolve_own(), is arithmetic and is not remembered.
 //
-// Thread: any lane, without locks and allocation. An entry is written once, by the lane that has
-// claimed it, and never replaced, so that readers need no copy-and-check. When the table is full,
-// or another lane is just writing the same entry, a text is parsed and not remembered.
+// Thread: any lane, without locks and allocation. A text that is not there takes the place of the
+// oldest. Lanes that miss the same text at the same time parse it each.
 class RecipeTexts {
  public:
   static constexpr std::size_t kEntries = 16;
@@ -83,18 +83,16 @@ class RecipeTexts {
   // REQUIRES: the text has less than shm::kRecipeTextBytes.
   [[nodiscard]] bool read(std::string_view text, codec::Recipe& recipe) noexcept;
 
-  // How many texts it remembers.
-  std::size_t size() const noexcept;
+  // How many texts have been parsed and remembered.
+  std::uint64_t remembered() const noexcept { return remembered_.load(std::memory_order_relaxed); }
 
  private:
-  enum class Phase : std::uint8_t { empty, writing, ready };
   struct Entry {
-    std::atomic<Phase> phase{Phase::empty};
-    std::uint8_t length = 0;
-    std::array<char, shm::kRecipeTextBytes> text{};
+    std::array<char, shm::kRecipeTextBytes> text{};  // zero-padded
     codec::Recipe recipe;
   };
-  std::array<Entry, kEntries> entries_;
+  std::array<Versioned<Entry>, kEntries> entries_;
+  std::atomic<std::uint64_t> remembered_{0};
 };
 
 }  // namespace tern::daemon

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "plan/plans.h"
+#include "shm/encoded_by.h"
 
 namespace tern::daemon {
 namespace {
