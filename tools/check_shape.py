@@ -10,6 +10,7 @@
     check_shape.py --self-test   proves on a small made-up tree that each kind of finding is found
 """
 
+import re
 import sys
 import tomllib
 
@@ -59,13 +60,29 @@ def check_functions(outline, exceptions):
         yield f"{EXCEPTIONS}: {len(exceptions)} functions; {MAX_EXCEPTIONS} at most"
 
 
+def plan_names(sources):
+    """The constants of plan/ that are the plan of one kind."""
+    return {b.text for name, tokens in sources.items() if name.startswith("plan/")
+            for a, b in zip(tokens, tokens[1:]) if a.text == "Plan" and re.fullmatch(r"k[A-Z]\w*", b.text)}
+
+
+def names_kind(plans, first, second, third):
+    if (first.text, second.text) == ("OpKind", "::"):
+        return True
+    if (first.text, second.text) == ("plan", "::") and third.text in plans:
+        return True
+    return first.text.startswith("TERN_OP_") and first.text != "TERN_OP_INIT"
+
+
 def check_kinds(sources, allowed):
     unused = set(allowed)
+    plans = plan_names(sources)
     for name, tokens in sources.items():
         if not name.startswith(KINDLESS_FOLDERS):
             continue
-        lines = sorted({a.line for a, b in zip(tokens, tokens[1:])
-                        if (a.text, b.text) == ("OpKind", "::")})
+        padded = tokens + tokens[-1:] * 2
+        lines = sorted({three[0].line for three in zip(tokens, padded[1:], padded[2:])
+                        if names_kind(plans, *three)})
         if name in allowed and lines:
             unused.discard(name)
             continue
@@ -154,10 +171,14 @@ def self_test():
         "base/broken.cc": "void f() {\n",
         "daemon/entry.cc": "auto kind = OpKind::barrier;\n",
         "daemon/other.cc": "// OpKind::barrier\nauto kind = shm::OpKind::barrier;\n",
-        "collective/plan.cc": "auto kind = OpKind::barrier;\n",
+        "daemon/by_plan.cc": "auto number = plan::kBarrier.number;\nauto most = plan::kMost;\n",
+        "client_lib/by_c.cc": "tern_op op = TERN_OP_INIT;\nint kind = TERN_OP_BARRIER;\n",
+        "plan/barrier.h": "inline constexpr Plan kBarrier{3};\nconstexpr int kMost = 2;\n",
+        "collective/plan.cc": "auto kind = OpKind::barrier;\nauto plan = plan::kBarrier;\n",
     }
     tree |= {f"tricky/{name}.cc": text for name, (text, _) in TRICKY.items()}
-    expected = ["base/broken.cc:1", "base/long.h:2", "base/wide.h:1", "daemon/other.cc:2",
+    expected = ["base/broken.cc:1", "base/long.h:2", "base/wide.h:1", "client_lib/by_c.cc:2",
+                "daemon/by_plan.cc:1", "daemon/other.cc:2",
                 EXCEPTIONS, EXCEPTIONS, EXCEPTIONS]
     expected += [f"tricky/{name}.cc" for name, (_, found) in TRICKY.items() if found]
 

@@ -54,7 +54,7 @@ LINE_RULES = [
              "acquire and release on the atomic itself; ThreadSanitizer does not see fences",
              "std::atomic_thread_fence(o);", "shm/a.h"),
     LineRule("lane-lock", r"\bstd::(recursive_|shared_|timed_)?mutex\b|\bstd::condition_variable\b",
-             ["daemon/lane*", "collective/*"],
+             ["daemon/lane*", "daemon/tensor/*", "collective/*"],
              "a command ring to the lane or an event ring from it",
              "std::mutex m;", "daemon/lane/lane.h"),
     LineRule("isa-flag", r"(?<![\w-])-(march=|mavx|msse|mbmi)", BUILD,
