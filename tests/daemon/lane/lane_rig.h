@@ -4,6 +4,7 @@
 // and two lanes with links between them whose carrier says what a test wants.
 
 #include <gtest/gtest.h>
+#include <sys/mman.h>
 
 #include <cstring>
 #include <deque>
@@ -15,6 +16,7 @@
 #include <vector>
 
 #include "base/clock.h"
+#include "base/fd.h"
 #include "collective/group_ops.h"
 #include "daemon/lane/lane_group.h"
 #include "daemon/lane/lane_links.h"
@@ -299,5 +301,13 @@ struct TestClient {
   shm::RingProducer<shm::SubmitEntry> submissions;
   shm::RingConsumer<shm::CompletionEntry> completions;
 };
+
+// The arena's first page lies in a file that ends before it: it is lost when somebody uses it.
+inline void take_first_page(const TestClient& client) {
+  const Fd file(::memfd_create("ended", MFD_CLOEXEC));
+  ASSERT_NE(::mmap(client.memory.segment.arena().data(), 1, PROT_READ | PROT_WRITE,
+                   MAP_SHARED | MAP_FIXED, file.get(), 0),
+            MAP_FAILED);
+}
 
 }  // namespace tern::daemon::lane_test
