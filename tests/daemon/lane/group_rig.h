@@ -155,8 +155,8 @@ struct Node final : MemoryOwner, BlockSink, FrameSink, net::AcceptorSink {
   }
 
   // ---- Ops ----
-  // All ranks of this node submit it, and it is announced.
-  OpId submit(const Spec& spec, const LaneOp& lane_op = {}) {
+  // All ranks of this node submit it.
+  OpId enter(const Spec& spec, const LaneOp& lane_op = {}) {
     OpId op = collective::kNoSlot;
     const auto& numbers = core.setup().shape.ranks[core.self()];
     for (std::uint32_t rank = 0; rank < numbers.size(); ++rank) {
@@ -182,6 +182,11 @@ struct Node final : MemoryOwner, BlockSink, FrameSink, net::AcceptorSink {
       data.output = hold();
       data.present = true;
     }
+    return op;
+  }
+  // And it is announced.
+  OpId submit(const Spec& spec, const LaneOp& lane_op = {}) {
+    const OpId op = enter(spec, lane_op);
     const Action action = core.ops().next({});
     EXPECT_EQ(action.kind, ActionKind::announce);
     core.ops().done(action);
