@@ -208,9 +208,9 @@ void Announcements::chunk_gathered(const BlockRequest& request, const BlockCompl
   if (!peer.is_lost()) {
     peer.link->send_copy(core_.header(wire::FrameKind::announce, op),
                          std::span(head).first(sizeof(body) + prefix.size()), values);
+    core_.lane_op(op).count_sent(core_.bytes(op, elements), body.eager_bytes, 1);
+    core_.resources().count_block(sizeof(body) + body.eager_bytes);
   }
-  core_.lane_op(op).count_sent(core_.bytes(op, elements), body.eager_bytes, 1);
-  core_.resources().count_block(sizeof(body) + body.eager_bytes);
   values_.give(core_.self(), request.slab);
   announce_chunks(request.action,
                   (core_.self() + core_.nodes() - request.node) % core_.nodes() + 1);

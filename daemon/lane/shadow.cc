@@ -187,7 +187,7 @@ bool Shadow::measure_one(const Slot& slot, tuner::CandidateIndex candidate, doub
         codec::encode(recipe, request, {bench.block, header}, bench.workspace);
     if (encoded.nonfinite) return false;
     payload = encoded.payload_bytes;
-    loss = energy > 0.0 ? encoded.residual_energy / energy : 0.0;
+    loss = encoded.residual_energy / energy;
   }
   const std::uint64_t middle = stopwatch_.now_ns();
   const std::span<const std::byte> block = std::span(bench.block).first(payload);
