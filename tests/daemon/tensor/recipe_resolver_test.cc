@@ -10,6 +10,7 @@
 #include "daemon/tensor/codec_state.h"
 
 namespace tern::daemon {
+namespace recipe_resolver_test {
 namespace {
 
 RecipeTerms gradient() {
@@ -262,4 +263,5 @@ TEST(RecipeTexts, LanesShareIt) {
 }
 
 }  // namespace
+}  // namespace recipe_resolver_test
 }  // namespace tern::daemon
