@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 namespace tern::daemon {
+namespace tuning_policy_test {
 namespace {
 
 using ::testing::HasSubstr;
@@ -62,4 +63,5 @@ TEST(TuningPolicy, MistakesNameWhatIsAllowed) {
 }
 
 }  // namespace
+}  // namespace tuning_policy_test
 }  // namespace tern::daemon
