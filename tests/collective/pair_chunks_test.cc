@@ -199,21 +199,5 @@ TEST(PairChunks, ANumberThatIsNoChunkForThisNodeIsNone) {
   EXPECT_FALSE(chunks.has(0, 0xffffffff));
 }
 
-TEST(PairTables, GiveEmptyOnesAgain) {
-  Group group;
-  group.ranks = {{0, 1}};
-  const GroupShape shape = group.shape(0, 0);
-  PairTables tables(shape);
-  PairCounts* const first = tables.take();
-  first->say(1, std::vector<std::uint64_t>{1, 2, 3, 4});
-  EXPECT_EQ(first->sent(1, 1), 2u);
-  EXPECT_EQ(first->received_begin(1, 1), 3u);
-  EXPECT_NE(tables.take(), first);
-  tables.give(nullptr);
-  tables.give(first);
-  EXPECT_EQ(tables.take(), first);
-  EXPECT_EQ(first->sent(1, 1), 0u);
-}
-
 }  // namespace pair_chunks_test
 }  // namespace tern::collective
