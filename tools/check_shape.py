@@ -4,7 +4,9 @@
 - a class with more than 45 methods, or more than 700 lines over all its files (its body and what is
   defined outside of it; nested classes count by themselves, defaulted and deleted functions do not),
 - a function with more than four parameters, unless tools/shape_exceptions.toml says why,
-- an operation's kind in daemon/ or client_lib/ outside the files which that table names.
+- an operation's kind in daemon/ or client_lib/ outside the files which that table names,
+- a class of daemon/ or collective/ whose header has no test file at its path, unless the table says
+  what tests it.
 
     check_shape.py [ROOT]        exit status 1 and one line for each finding, then the totals
     check_shape.py --self-test   proves on a small made-up tree that each kind of finding is found
@@ -24,6 +26,7 @@ MAX_EXCEPTIONS = 40
 SOURCES = ["*.h", "*.hpp", "*.c", "*.cc", "*.cu", "*.cuh"]
 EXCEPTIONS = "tools/shape_exceptions.toml"
 KINDLESS_FOLDERS = ("daemon/", "client_lib/")
+TESTED_FOLDERS = ("daemon/", "collective/")
 
 
 def check_classes(outline):
@@ -92,6 +95,24 @@ def check_kinds(sources, allowed):
         yield f"{EXCEPTIONS}: {name} names no operation's kind; take it out of op_kinds"
 
 
+def check_tests(outline, names, exceptions):
+    """Of classes with a source file: what is in a header alone is mostly plain data."""
+    names = set(names)
+    known = {row["header"] for row in exceptions if row.get("tested_by")}
+    headers = {place.file for found in outline.classes.values() if found.methods
+               for place in found.places if place.file.endswith(".h")}
+    untested = set()
+    for header in sorted(headers):
+        path = header.removesuffix(".h")
+        if header.startswith(TESTED_FOLDERS) and f"{path}.cc" in names and f"tests/{path}_test.cc" not in names:
+            untested.add(header)
+    for header in sorted(untested - known):
+        test = f"tests/{header.removesuffix('.h')}_test.cc"
+        yield f"{header}: there is no {test}; instead: a test of the class, at its path"
+    for header in sorted({row["header"] for row in exceptions} - (untested & known)):
+        yield f"{EXCEPTIONS}: {header} has a test at its path, or the row no tested_by; take the row out"
+
+
 def outline_of(sources):
     """The outline of {name: tokens}, and a finding for each file that cannot be read."""
     outline = cpp_outline.Outline()
@@ -124,6 +145,7 @@ def check(root, tell=lambda text: None):
     findings += check_classes(outline)
     findings += check_functions(outline, table.get("function", []))
     findings += check_kinds(sources, table["op_kinds"]["files"])
+    findings += check_tests(outline, names, table.get("untested", []))
     if outline.classes and outline.functions:
         tell(totals(outline))
     return findings, len(names)
@@ -161,7 +183,9 @@ def self_test():
         EXCEPTIONS: '[op_kinds]\nfiles = ["daemon/entry.cc", "daemon/gone.cc"]\n'
                     '[[function]]\nname = "n::known"\nparameters = 5\nreason = "a C ABI"\n'
                     '[[function]]\nname = "n::gone"\nparameters = 6\nreason = "it was"\n'
-                    '[[function]]\nname = "n::unreasoned"\nparameters = 5\n',
+                    '[[function]]\nname = "n::unreasoned"\nparameters = 5\n'
+                    '[[untested]]\nheader = "daemon/known.h"\ntested_by = "another"\n'
+                    '[[untested]]\nheader = "daemon/tested.h"\ntested_by = "none"\n',
         "base/wide.h": f"class Wide {{\n public:\n  Wide() = default;\n{body}  int one_more();\n}};\n",
         "base/fits.h": f"class Fits {{\n public:\n  Fits() = default;\n{body}  int count = 0;\n}};\n",
         "base/long.h": "namespace n {\nclass Long {\n  void work();\n  void rest();\n};\n}\n",
@@ -174,12 +198,16 @@ def self_test():
         "daemon/by_plan.cc": "auto number = plan::kBarrier.number;\nauto most = plan::kMost;\n",
         "client_lib/by_c.cc": "tern_op op = TERN_OP_INIT;\nint kind = TERN_OP_BARRIER;\n",
         "plan/barrier.h": "inline constexpr Plan kBarrier{3};\nconstexpr int kMost = 2;\n",
+        "daemon/part.h": "class Part {\n  int work();\n};\n", "daemon/part.cc": "int Part::work() {}\n",
+        "daemon/known.h": "class Known {\n  int work();\n};\n", "daemon/known.cc": "int Known::work() {}\n",
+        "daemon/tested.h": "class Tested {\n  int work();\n};\n",
+        "daemon/tested.cc": "int Tested::work() {}\n", "tests/daemon/tested_test.cc": "int a;\n",
         "collective/plan.cc": "auto kind = OpKind::barrier;\nauto plan = plan::kBarrier;\n",
     }
     tree |= {f"tricky/{name}.cc": text for name, (text, _) in TRICKY.items()}
     expected = ["base/broken.cc:1", "base/long.h:2", "base/wide.h:1", "client_lib/by_c.cc:2",
                 "daemon/by_plan.cc:1", "daemon/other.cc:2",
-                EXCEPTIONS, EXCEPTIONS, EXCEPTIONS]
+                "daemon/part.h", EXCEPTIONS, EXCEPTIONS, EXCEPTIONS, EXCEPTIONS]
     expected += [f"tricky/{name}.cc" for name, (_, found) in TRICKY.items() if found]
 
     def key(finding):
