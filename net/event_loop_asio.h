@@ -60,7 +60,7 @@ class WaitAllocator {
 };
 
 struct EventLoop::Impl {
-  // Somebody who waits for the kernel again once he has had his event.
+  // It waits for the kernel again once it has had its event.
   class Waiter {
    public:
     // It may be late: the kernel is asked about the present, and so tells what came meanwhile.

@@ -4,6 +4,7 @@
 // for rank 1, and so on; and what it gets in the same order.
 
 #include <algorithm>
+#include <cstddef>
 #include <cstdint>
 #include <numeric>
 
@@ -20,11 +21,13 @@ struct Pairs {
     return counts != nullptr ? std::accumulate(counts, counts + ranks, std::uint64_t{0}) : count;
   }
   std::uint64_t received() const noexcept {
-    return counts != nullptr ? std::accumulate(counts + ranks, counts + 2 * ranks, std::uint64_t{0})
-                             : count;
+    return counts != nullptr
+               ? std::accumulate(counts + ranks, counts + std::size_t{2} * ranks, std::uint64_t{0})
+               : count;
   }
   std::uint64_t largest() const noexcept {
-    return counts != nullptr ? *std::max_element(counts, counts + 2 * ranks) : count / ranks;
+    return counts != nullptr ? *std::max_element(counts, counts + std::size_t{2} * ranks)
+                             : count / ranks;
   }
 
   // Null, or a sentence.

@@ -68,7 +68,7 @@ struct PolicySettings {
   std::uint32_t raw_checks = 3;   // trials of raw after it was left
   std::uint32_t check_every = 3;  // ops
   double beyond_raw = 0.5;        // no trial takes so much longer than raw, as a share of its time
-  double restless = 3.0;          // changes of late, from which on they are how the world is
+  double restless = 3.0;          // recent changes, from which on they are how the world is
   std::uint32_t calm_after = 4;   // ops after a change, of which measurements are early
   std::uint32_t probe_every = 4;  // ops, at least, without a sign
   std::uint8_t probe_chunks = 1;
@@ -84,7 +84,7 @@ struct CandidateRecord {
   double fit = 1.0;          // measured time of ops by predicted, by that of the others
   std::uint64_t fit_op = 0;  // the last op that was measured
   bool tried = false;
-  std::uint32_t uses = 0;  // measured ops of late
+  std::uint32_t uses = 0;  // recent measured ops
 
   // The loss of whole ops is the mean over their chunks; with some ten samples that count, it is
   // hardly above this. (1.6 standard errors, 1.25 mean distances to a standard deviation.)
@@ -247,7 +247,7 @@ class TensorPolicy {
   double load_ = 1.0;           // at the last change
   std::uint32_t measured_ = 0;  // candidates, as bits
   bool was_alarmed_ = false;
-  double restless_ = 0.0;  // how many changes there were of late
+  double restless_ = 0.0;  // how many recent changes there were
   std::uint64_t switches_ = 0;
   double last_measured_ns_ = 0.0;
 };

@@ -16,8 +16,7 @@ inline constexpr std::uint32_t kFrameMagic = 0x314e5254;  // "TRN1"
 
 enum class FrameKind : std::uint8_t {
   // Unsequenced: they set up and keep a link, and are never replayed. From ack to goodbye, link_seq
-  // is
-  // that of the last sequenced frame sent before, so that a loss shows though no further one
+  // is that of the last sequenced frame sent before, so that a loss shows though no further one
   // follows.
   hello = 1,
   hello_reply = 2,

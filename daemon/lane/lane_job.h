@@ -23,9 +23,9 @@ struct LaneJob {
   std::uint32_t account = 0;  // whose it is
   std::uint32_t weight = 1;
   std::uint32_t groups = 0;
-  std::uint32_t links = 0;      // as of the last look at what links share
+  std::uint32_t links = 0;      // at the last look at what links share
   std::uint64_t under_way = 0;  // bytes on its links, at that look
-  std::uint64_t backlog = 0;    // bytes under way on its links, of late
+  std::uint64_t backlog = 0;    // bytes under way on its links, recently
   std::uint64_t busy_ns = 0;    // when it last had an op, send or recv in flight
   std::uint64_t wire_ns = 0;    // and one with other nodes
 

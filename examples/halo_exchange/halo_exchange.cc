@@ -122,7 +122,7 @@ class Halo {
     meet(0, 1, kRight, kLeft);
   }
 
-  // Both are submitted before either is waited for: nobody waits for who waits for him.
+  // Both are submitted before either is waited for, so that no two ranks wait for each other.
   void exchange() {
     std::vector<tern::Ticket> tickets;
     for (Neighbour& one : neighbours_) {

@@ -21,11 +21,11 @@ namespace {
 
 constexpr std::size_t kRecordBytes = SSL3_RT_MAX_PLAIN_LENGTH;
 constexpr std::size_t kRecordRoom = kRecordBytes + SSL3_RT_MAX_ENCRYPTED_OVERHEAD + 64;
-// What somebody who has not proved himself may make us read.
+// What a peer that has proved nothing may make us read.
 constexpr std::uint64_t kMaxHandshakeBytes = 128 << 10;
 // Far below the limit of AES-GCM, 2^24.5 full records for one key (RFC 8446, 5.5).
 constexpr std::uint64_t kKeyUpdateBytes = std::uint64_t{64} << 30;
-// One call of read() decrypts no more of the peer's records, however small he makes them.
+// One call of read() decrypts no more of the peer's records, however small it makes them.
 constexpr int kRecordsPerRead = 64;
 // Records without data, as key updates are, with less than a MiB of data between each two. A peer
 // has no use for them; each makes us derive keys.
