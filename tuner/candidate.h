@@ -18,6 +18,7 @@ struct Candidate {
 // A place in the list of candidates.
 using CandidateIndex = std::uint8_t;
 inline constexpr CandidateIndex kRaw = 0;
+inline constexpr CandidateIndex kNoCandidate = 0xff;
 inline constexpr std::size_t kMaxCandidates = 16;
 
 // Recipes with error feedback, from the safest to the most compressing; one for each rung between

@@ -97,7 +97,7 @@ wire::AnnounceBody Announcements::body_of(OpId op) {
   if (collective::declines(about, shape)) body.flags |= wire::kAnnounceDeclines;
   if (core_.lane_op(op).slots() != nullptr && shape.verify && !about.eager) {
     body.flags |= wire::kAnnounceClientBlocks;
-    core_.lane_op(op).compares_blocks = true;
+    partners_.verifier.compare_blocks(op);
   }
   if (TensorState* const tensor = core_.lane_op(op).tensor) {
     body.restart_streams = partners_.upkeep.take_lost(*tensor) ? 1 : 0;

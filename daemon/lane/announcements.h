@@ -14,6 +14,7 @@
 #include "daemon/lane/group_core.h"
 #include "daemon/lane/op_tuning.h"
 #include "daemon/lane/state_upkeep.h"
+#include "daemon/lane/verifier.h"
 
 namespace tern::daemon {
 
@@ -26,6 +27,7 @@ class Announcements {
     OpTuning& tuning;
     StateUpkeep& upkeep;
     GroupClients& clients;
+    Verifier& verifier;
   };
   Announcements(GroupCore& core, const Partners& partners)
       : core_(core), partners_(partners), values_(core.setup().shape, core.ops().slots()) {}

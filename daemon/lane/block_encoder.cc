@@ -112,10 +112,7 @@ BlockCompletion BlockEncoder::encode_exact(const BlockRequest& request, bool non
   if (blocks_.encoding(op).lossless && codec::is_lossless(*request.recipe)) {
     if (!plain) values_.write(op, part, blocks_.scratch(1).data());
     const std::byte* const input = plain ? values_.plain(op, part) : blocks_.scratch(1).data();
-    // Of contributions nobody keeps the last ones: each goes to another owner than the result.
-    codec::Recipe recipe = *request.recipe;
-    recipe.compressor = codec::Compressor::lossless;
-    const std::uint32_t used = encode_lossless(request, recipe, {input, bytes});
+    const std::uint32_t used = encode_lossless(request, {input, bytes});
     if (used != 0) return elements_in(BlockForm::encoded, used);
   }
   if (plain) return elements_in(BlockForm::input, bytes, nonfinite);
@@ -197,10 +194,7 @@ BlockCompletion BlockEncoder::finish_exact(const BlockRequest& request, Reductio
   codec::accumulate_finish(how, sum, blocks_.identity().size, {type, result, part.elements});
   values_.deliver(op, part, result);
   if (shortens) {
-    // A result is another stream than the contributions, whose last values nobody keeps.
-    codec::Recipe recipe = *request.recipe;
-    recipe.compressor = codec::Compressor::lossless;
-    const std::uint32_t used = encode_lossless(request, recipe, {result, bytes});
+    const std::uint32_t used = encode_lossless(request, {result, bytes});
     if (used != 0) return elements_in(BlockForm::encoded, used);
     if (narrows) std::memcpy(host_bytes(request.block).data(), result, bytes);
   }
@@ -256,7 +250,7 @@ BlockCompletion BlockEncoder::publish_exact(const BlockRequest& request, bool no
   const collective::ChunkMap& chunks = blocks_.op(op).chunks;
   if (blocks_.encoding(op).lossless && codec::is_lossless(*request.recipe) &&
       !request.block.empty() && chunks.leaves(blocks_.self(), request.number)) {
-    const std::uint32_t used = encode_lossless(request, *request.recipe, {input, bytes});
+    const std::uint32_t used = encode_lossless(request, {input, bytes});
     if (used != 0) done = elements_in(BlockForm::encoded, used);
   }
   if (chunks.goes_to(blocks_.self(), request.number)) {
@@ -351,9 +345,8 @@ BlockEncoder::Encoded BlockEncoder::encode_lossy(const BlockRequest& request,
   return {static_cast<std::uint32_t>(wire::kBlockHeaderBytes) + encoded.payload_bytes, false};
 }
 
-// 0: the block would not be shorter than the elements. `recipe` is lossless or xordelta.
+// 0: the block would not be shorter than the elements. The recipe is lossless or xordelta.
 std::uint32_t BlockEncoder::encode_lossless(const BlockRequest& request,
-                                            const codec::Recipe& recipe,
                                             std::span<const std::byte> input) {
   const OpId op = request.op;
   BlockStats& stats = blocks_.stats(op);
@@ -361,6 +354,7 @@ std::uint32_t BlockEncoder::encode_lossless(const BlockRequest& request,
   const std::span<std::byte> slab = host_bytes(request.block);
   std::span<std::byte> last;
   std::uint64_t step = blocks_.sequence(op);
+  const codec::Recipe& recipe = *request.recipe;
   const bool delta = recipe.compressor == codec::Compressor::xordelta;
   if (delta) {
     CodecState& state = blocks_.tensor(op)->codec;

@@ -50,8 +50,7 @@ class BlockEncoder {
   };
   void use_state(const BlockRequest& request, wire::Leg leg, codec::EncodeRequest& encode);
   Encoded encode_lossy(const BlockRequest& request, const LossyInput& input);
-  std::uint32_t encode_lossless(const BlockRequest& request, const codec::Recipe& recipe,
-                                std::span<const std::byte> input);
+  std::uint32_t encode_lossless(const BlockRequest& request, std::span<const std::byte> input);
 
   // ---- One scale for a whole tensor: nothing can be encoded before its largest value is known ---
   void scan_contributions(collective::OpId op);

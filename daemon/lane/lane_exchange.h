@@ -17,6 +17,7 @@
 #include "base/fd.h"
 #include "net/transport.h"
 #include "shm/segment.h"
+#include "tuner/candidate.h"
 #include "tuner/error_guard.h"
 #include "wire/frame.h"
 
@@ -162,16 +163,16 @@ struct OpRecord {
   std::uint8_t alike = 1;       // other nodes' results came by the same recipe
   // The candidates that it was sent by where the leading node or the client has a say, and not
   // `choice` alone: results, and contributions.
-  std::uint8_t lead = kNone;
-  std::uint8_t lead_contributions = kNone;
+  std::uint8_t lead = tuner::kNoCandidate;
+  std::uint8_t lead_contributions = tuner::kNoCandidate;
   std::uint8_t lead_is_trial = 0;
   std::uint8_t led = 0;           // `lead` is what the leading node has chosen
   std::uint8_t probe_chunks = 0;  // so many contributions to each owner went raw for a look
-  std::uint8_t unheeded = kNone;  // a candidate that the node's client does not encode by
-  std::uint8_t announced = 0;     // contributions were sent before the op began
-  std::uint8_t one_sided = 0;     // this node had nothing to wait for: the op's time is not its own
-  static constexpr std::uint8_t kNone = 0xff;
-  std::uint32_t choice = 0;  // its version
+  std::uint8_t unheeded =
+      tuner::kNoCandidate;     // a candidate that the node's client does not encode by
+  std::uint8_t announced = 0;  // contributions were sent before the op began
+  std::uint8_t one_sided = 0;  // this node had nothing to wait for: the op's time is not its own
+  std::uint32_t choice = 0;    // its version
   std::uint64_t encode_ns = 0, encoded_bytes = 0;
   std::uint64_t client_ns = 0;  // before it was submitted: the client has encoded
   tuner::ErrorSample error;

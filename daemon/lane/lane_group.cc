@@ -32,13 +32,13 @@ LaneGroup::LaneGroup(GroupSetup setup)
       admission_(core_.setup()),
       copies_(core_),
       clients_(core_),
-      announcements_(core_, {codec_, path_, tuning_, upkeep_, clients_}),
+      announcements_(core_, {codec_, path_, tuning_, upkeep_, clients_, verifier_}),
       codec_(core_.ops(), core_.lane_ops(), announcements_.values(),
              {core_.setup().number, core_.setup().seed, core_.setup().size}),
       path_(codec_, *this, kBlocksInFlight),
       tuning_(core_, codec_.values(), *this),
       reduce_(core_, tuning_, path_, announcements_.values()),
-      results_(core_, tuning_, path_, reduce_),
+      results_(core_, {tuning_, path_, reduce_, verifier_}),
       verifier_(core_.setup().shape, core_.setup().size, core_.ops().slots()),
       upkeep_(core_.ops(), core_.lane_ops()),
       ledger_(core_, codec_.blocks(), tuning_, *this),
@@ -294,11 +294,7 @@ void LaneGroup::fail_for_block(const BlockRequest& request, const char* problem)
 }
 
 void LaneGroup::send_checksums(const Action& action) {
-  const LaneOp& data = core_.lane_op(action.op);
-  // What fits in its announcements has no results that are blocks, whatever a node says.
-  const bool by_blocks = data.compares_blocks && !core_.op(action.op).eager;
-  const auto bodies = by_blocks ? verifier_.take(action.op, data.blocks_crc)
-                                : verifier_.take(action.op, codec_.blocks());
+  const auto bodies = verifier_.take(action.op, codec_.blocks());
   core_.tell_all(core_.header(wire::FrameKind::verify, action.op), std::as_bytes(bodies));
   core_.ops().done(action);
 }
@@ -379,6 +375,7 @@ void LaneGroup::finalize(OpId op) {
   core_.lane_ops().clear(op);
   codec_.blocks().forget(op);
   tuning_.forget(op);
+  verifier_.forget(op);
 }
 
 void LaneGroup::frame_acked(OpId op) {

@@ -181,7 +181,7 @@ bool LaneGroup::accept_announce(std::uint32_t node, const wire::FrameHeader& hea
   if (known && node == OpTuning::kLeader) tuning_.hear_lead(op, body);
   if (known && node != OpTuning::kLeader) tuning_.hear_early(op, body);
   if (known && (body.flags & wire::kAnnounceClientBlocks) != 0) {
-    core_.lane_op(op).compares_blocks = true;
+    verifier_.compare_blocks(op);
   }
   if (known) announcements_.begin_if_all_announced(op);
   const bool lives = known && !core_.op(op).failed;

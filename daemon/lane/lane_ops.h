@@ -102,9 +102,6 @@ struct LaneOp {
   std::uint32_t arriving = 0;       // ranks whose inputs are not all there yet
   bool saved_state = false;         // see CodecState::save
   bool sends_before_start = false;  // contributions, with their announcements
-  // verify: some node has blocks for results, so that all nodes compare what blocks say.
-  bool compares_blocks = false;
-  std::uint32_t blocks_crc = 0;  // of those of results so far, in any order
   std::uint64_t submitted_ns = 0;
   std::uint64_t started_ns = 0;
   std::uint64_t bytes_raw = 0;
@@ -145,13 +142,11 @@ class LaneOps {
     return lanes;
   }
 
-  // The first rank has submitted the op. A frame that came before may have pinned it, and said what
-  // another node has.
+  // The first rank has submitted the op. A frame that came before may have pinned it.
   void begin(collective::OpId op, const LaneOp& begun) noexcept {
-    const LaneOp before = ops_[op];
+    const std::uint32_t pins = ops_[op].pins;
     ops_[op] = begun;
-    ops_[op].pins = before.pins;
-    ops_[op].compares_blocks |= before.compares_blocks;
+    ops_[op].pins = pins;
     for (OpRank& rank : ranks(op)) rank = OpRank{};
   }
   void clear(collective::OpId op) noexcept {

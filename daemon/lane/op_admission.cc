@@ -147,8 +147,9 @@ OpEncoding OpAdmission::encoding_of(const shm::SubmitEntry& entry, const plan::P
                                     const TensorState* tensor) const {
   OpEncoding encoding;
   encoding.recipe = resolved.recipe;
-  // Streams are kept for the chunks of an op that is cut as a whole.
-  if (plan.parts != plan::Parts::whole &&
+  // Streams are kept for the chunks of an op that is cut as a whole, of what moves: a contribution
+  // goes to another owner than the result, and nobody keeps the last one.
+  if ((plan.parts != plan::Parts::whole || plan.reduces()) &&
       encoding.recipe.compressor == codec::Compressor::xordelta) {
     encoding.recipe.compressor = codec::Compressor::lossless;
   }

@@ -18,7 +18,6 @@ constexpr std::uint8_t kIsTrial = 1;
 constexpr std::uint8_t kIsForNext = 2;
 constexpr std::uint8_t kMadeEarly = 4;
 constexpr unsigned kLegsShift = 4;  // how the legs differ
-static_assert(OpRecord::kNone == TensorTuning::Lead::kNone);
 static_assert(tuner::kMaxCandidates <= 16, "four bits tell two candidates apart");
 
 }  // namespace
@@ -26,11 +25,9 @@ static_assert(tuner::kMaxCandidates <= 16, "four bits tell two candidates apart"
 // ---- An op's life -------------------------------------------------------------------------------
 
 void OpTuning::begin(OpId op, const ClientEncoding& made) {
-  const Choice said = choices_[op];
+  const Announced announced = choices_[op].announced;
   Choice& choice = choices_[op] = Choice{};
-  choice.heard = said.heard;
-  choice.is_next = said.is_next;
-  choice.is_early = said.is_early;
+  choice.announced = announced;
   const TensorTuning* const tuning = this->tuning(op);
   if (tuning == nullptr) return;
   const auto by_node = candidates_.write(op);
@@ -89,6 +86,10 @@ bool OpTuning::is_led_early(OpId op) const noexcept {
   return is_announced(op) || has_client_blocks(op) || stats(op).encoded_early;
 }
 
+bool OpTuning::leads_next(OpId op) const noexcept {
+  return is_announced(op) || choices_[op].announced.about == Announced::About::next_op;
+}
+
 void OpTuning::announce(OpId op, wire::AnnounceBody& body) noexcept {
   Choice& choice = choices_[op];
   if (tuning(op) == nullptr || choice.source == Source::replay) return;
@@ -98,37 +99,41 @@ void OpTuning::announce(OpId op, wire::AnnounceBody& body) noexcept {
   }
   Lead lead{candidate(op, core_.self()), choice.aside.contributions, choice.aside.trial,
             tuning(op)->list()};
-  if (choice.said_next || is_led_early(op)) {
-    if (!std::exchange(choice.said_next, true)) choice.heard = tuning(op)->newest();
-    choice.is_next = !is_announced(op);
-    lead = choice.heard;
+  Announced& said = choice.announced;
+  const bool is_of_next = said.about == Announced::About::next_op || is_led_early(op);
+  if (is_of_next) {
+    const bool is_first = said.about != Announced::About::next_op;
+    if (is_first) said.lead = tuning(op)->newest();
+    said.about = Announced::About::next_op;
+    lead = said.lead;
   }
   body.lead = static_cast<std::uint8_t>(lead.results + 1);
   const auto apart = static_cast<std::uint8_t>(lead.results ^ lead.contributions);
   body.lead_is_trial = static_cast<std::uint8_t>(apart << kLegsShift);
   if (lead.trial) body.lead_is_trial |= kIsTrial;
-  if (choice.is_next) body.lead_is_trial |= kIsForNext;
+  // Of one whose contributions travel with it everybody knows that.
+  if (is_of_next && !is_announced(op)) body.lead_is_trial |= kIsForNext;
   body.candidates = lead.list;
 }
 
 void OpTuning::hear_lead(OpId op, const wire::AnnounceBody& body) noexcept {
-  const auto results = static_cast<std::uint8_t>(body.lead - 1);  // none: Lead::kNone
+  const auto results = static_cast<std::uint8_t>(body.lead - 1);  // none: tuner::kNoCandidate
   const auto contributions = static_cast<std::uint8_t>(results ^ body.lead_is_trial >> kLegsShift);
-  Choice& choice = choices_[op];
-  choice.heard = {results, contributions, (body.lead_is_trial & kIsTrial) != 0, body.candidates};
-  choice.is_next = (body.lead_is_trial & kIsForNext) != 0;
+  Announced& announced = choices_[op].announced;
+  announced.lead = {results, contributions, (body.lead_is_trial & kIsTrial) != 0, body.candidates};
+  const bool is_of_next = (body.lead_is_trial & kIsForNext) != 0;
+  announced.about = is_of_next ? Announced::About::next_op : Announced::About::this_op;
 }
 
 void OpTuning::hear_early(OpId op, const wire::AnnounceBody& body) noexcept {
-  if ((body.lead_is_trial & kMadeEarly) != 0) choices_[op].is_early = true;
+  if ((body.lead_is_trial & kMadeEarly) != 0) choices_[op].announced.is_early = true;
 }
 
 void OpTuning::pass_on_lead(OpId op) noexcept {
   if (tuning(op) == nullptr) return;
-  const Choice& choice = choices_[op];
-  if (choice.is_early) stats(op).encoded_early = true;
-  const bool counts = is_announced(op) || choice.is_next || has_client_blocks(op);
-  if (counts) stats(op).next_lead = choice.heard;
+  const Announced& announced = choices_[op].announced;
+  if (announced.is_early) stats(op).encoded_early = true;
+  if (leads_next(op) || has_client_blocks(op)) stats(op).next_lead = announced.lead;
 }
 
 std::uint32_t OpTuning::next_by_client(OpId op) noexcept {
@@ -136,7 +141,7 @@ std::uint32_t OpTuning::next_by_client(OpId op) noexcept {
   if (tuning == nullptr || !has_client_blocks(op)) return 0;
   Lead lead = stats(op).next_lead;
   if (!may_follow(*tuning, lead)) lead = tuning->newest();
-  const bool known = lead.results != Lead::kNone;
+  const bool known = lead.results != tuner::kNoCandidate;
   stats(op).told_client = known ? lead.contributions : tuner::kRaw;
   return shm::EncodedBy{stats(op).told_client, tuning->probe_chunks()}.packed();
 }
@@ -149,7 +154,7 @@ void OpTuning::watch_client(OpId op) noexcept {
   if (heeds || stats.told_client != stats.unheeded) stats.times_unheeded = 0;
   if (heeds) return;
   stats.unheeded = stats.told_client;
-  if (++stats.times_unheeded == kMostUnheeded) choices_[op].unheeded = stats.unheeded;
+  if (++stats.times_unheeded == kMostUnheeded) choices_[op].found.unheeded = stats.unheeded;
 }
 
 // ---- What it is sent by -------------------------------------------------------------------------
@@ -159,7 +164,7 @@ void OpTuning::settle(OpId op) {
   TensorTuning* const tuning = this->tuning(op);
   if (tuning == nullptr || choice.phase == Phase::settled) return;
   choice.phase = Phase::settled;
-  choice.lead = is_announced(op) || choice.is_next ? stats(op).next_lead : choice.heard;
+  choice.lead = leads_next(op) ? stats(op).next_lead : choice.announced.lead;
   if (!tuning->take(core_.op(op).plan->number)) {
     choice.source = Source::none;
     std::ranges::fill(candidates_.write(op), tuner::kRaw);
@@ -233,7 +238,7 @@ const codec::Recipe& OpTuning::recipe(OpId op, const Block& block) {
   }
   const tuner::CandidateIndex now = tuning->now(block.node);
   if (now != chosen) {
-    choice.mixed = true;
+    choice.found.mixed = true;
     if (tuning->logged) {
       core_.resources().reports.report(event::ChunkChoice{&group_, core_.lane_op(op).tensor->id,
                                                           use(op), block.number, block.leg, now});
@@ -245,10 +250,10 @@ const codec::Recipe& OpTuning::recipe(OpId op, const Block& block) {
 void OpTuning::compare(OpId op, const wire::BlockHeader& header) noexcept {
   const TensorTuning* const tuning = this->tuning(op);
   if (tuning == nullptr || (header.flags & wire::kBlockNonfiniteRaw) != 0) return;
-  Choice& choice = choices_[op];
+  bool& alike = choices_[op].found.alike;
   const bool eager = core_.op(op).eager;
   const std::uint32_t place = eager ? (core_.self() + 1) % core_.nodes() : core_.self();
-  choice.alike = choice.alike && tuning->makes(candidate(op, place), header);
+  alike = alike && tuning->makes(candidate(op, place), header);
 }
 
 void OpTuning::describe(OpId op, OpRecord& record) const noexcept {
@@ -256,7 +261,7 @@ void OpTuning::describe(OpId op, OpRecord& record) const noexcept {
   if (tuning(op) == nullptr || choice.source == Source::none) return;
   record.tuned = 1;
   record.choice = choice.version;
-  record.alike = choice.alike ? 1 : 0;
+  record.alike = choice.found.alike ? 1 : 0;
   record.led = choice.source == Source::lead ? 1 : 0;
   if (record.led != 0 || has_client_blocks(op)) {
     record.lead = candidate(op, core_.self());
@@ -264,8 +269,8 @@ void OpTuning::describe(OpId op, OpRecord& record) const noexcept {
   }
   record.lead_is_trial = (record.led != 0 ? choice.lead.trial : choice.aside.trial) ? 1 : 0;
   record.probe_chunks = choice.aside.probe_chunks;
-  record.unheeded = choice.unheeded;
-  record.mixed = choice.mixed ? 1 : 0;
+  record.unheeded = choice.found.unheeded;
+  record.mixed = choice.found.mixed ? 1 : 0;
 }
 
 // ---- Samples ------------------------------------------------------------------------------------

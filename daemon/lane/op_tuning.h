@@ -93,20 +93,28 @@ class OpTuning {
   enum class Phase : std::uint8_t { open, settled };
   // Whose choice the op is sent by. `none`: the tuner reckons with another kind of operation.
   enum class Source : std::uint8_t { own, lead, replay, none };
+  // What nodes have announced with the op, perhaps before a rank here has submitted it.
+  struct Announced {
+    enum class About : std::uint8_t { nothing, this_op, next_op };
+    Lead lead;                     // of the leading node
+    About about = About::nothing;  // what that is about
+    bool is_early = false;         // another node's client has encoded before it could hear
+  };
+  // What the tuner is to know of how the op went.
+  struct Findings {
+    bool mixed = false;  // another choice came in the op's middle
+    bool alike = true;   // no other node sent its results otherwise
+    tuner::CandidateIndex unheeded = tuner::kNoCandidate;  // that the client does not encode by
+  };
   struct Choice {
     Phase phase = Phase::open;
     Source source = Source::own;
-    bool overruled = false;  // the leading node's is not what was chosen here
-    bool mixed = false;      // another choice came in the op's middle
-    bool alike = true;       // no other node sent its results otherwise
-    bool said_next = false;  // by the leading node: its choice for the tensor's next op
-    bool is_next = false;    // what was heard is so
-    bool is_early = false;   // another node's client has encoded before it could hear
-    tuner::CandidateIndex unheeded = Lead::kNone;  // that the client does not encode by
+    bool overruled = false;  // it is sent otherwise than was chosen here
     TensorTuning::Aside aside;
+    Lead lead;  // what the leading node has said of this op
     std::uint32_t version = 0;
-    Lead heard;  // what the leading node has announced with this op
-    Lead lead;   // what it has said of this op
+    Announced announced;
+    Findings found;
     shm::EncodedBy made;
   };
 
@@ -127,7 +135,7 @@ class OpTuning {
     return core_.lane_op(op).slots() != nullptr;
   }
   bool may_follow(const TensorTuning& tuning, const Lead& lead) const noexcept {
-    return lead.results != Lead::kNone && lead.list == tuning.list() &&
+    return lead.results != tuner::kNoCandidate && lead.list == tuning.list() &&
            tuning.may_use(lead.results) && tuning.may_use(lead.contributions);
   }
   // As the leading node does, if this one may.
@@ -141,6 +149,8 @@ class OpTuning {
   bool is_announced(collective::OpId op) const noexcept;
   // Some are made before the op is announced: what the leading node says is of the next one.
   bool is_led_early(collective::OpId op) const noexcept;
+  // What the leading node has announced with the op is of the next one.
+  bool leads_next(collective::OpId op) const noexcept;
   // By which this node's own are sent, as far as the op waits for them.
   tuner::CandidateIndex contributions(collective::OpId op) const noexcept;
   // Chunks of a round.

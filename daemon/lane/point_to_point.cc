@@ -5,8 +5,6 @@
 
 #include "daemon/lane/pass_ledger.h"
 #include "daemon/lane/touch_pages.h"
-#include "plan/recv.h"
-#include "plan/send.h"
 
 namespace tern::daemon {
 

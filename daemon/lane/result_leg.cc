@@ -31,26 +31,28 @@ BlockRequest ResultLeg::request_for(BlockVerb verb, const Action& action, std::u
 void ResultLeg::finish(const Action& action) {
   const std::uint32_t number = core_.ops().chunk_number(action.chunk);
   BlockRequest request = request_for(BlockVerb::finish, action, number);
-  request.recipe = &tuning_.recipe(action.op, {number, wire::Leg::broadcast, core_.self()});
-  request.sum = reduce_.chunks().sum(action.chunk);
-  path_.submit(request);
+  request.recipe =
+      &partners_.tuning.recipe(action.op, {number, wire::Leg::broadcast, core_.self()});
+  request.sum = partners_.reduce.chunks().sum(action.chunk);
+  partners_.path.submit(request);
 }
 
 void ResultLeg::finish_parked(const Action& action) {
   const std::uint32_t number = core_.op(action.op).chunks.chunk(core_.self(), action.index);
   BlockRequest request = request_for(BlockVerb::finish_parked, action, number);
   request.recipe = &core_.lane_op(action.op).encoding.recipe;
-  path_.submit(request);
+  partners_.path.submit(request);
 }
 
 void ResultLeg::publish(const Action& action) {
   core_.lane_op(action.op).start(core_.now_ns());
   const std::uint32_t number = core_.op(action.op).chunks.chunk(core_.self(), action.index);
   BlockRequest request = request_for(BlockVerb::publish, action, number);
-  tuning_.offer_moved(action.op, {core_.op(action.op).chunks.begin(number),
-                                  core_.op(action.op).chunks.size(number)});
-  request.recipe = &tuning_.recipe(action.op, {number, wire::Leg::broadcast, core_.self()});
-  path_.submit(request);
+  partners_.tuning.offer_moved(action.op, {core_.op(action.op).chunks.begin(number),
+                                           core_.op(action.op).chunks.size(number)});
+  request.recipe =
+      &partners_.tuning.recipe(action.op, {number, wire::Leg::broadcast, core_.self()});
+  partners_.path.submit(request);
 }
 
 void ResultLeg::send_on(const Action& action) {
@@ -120,6 +122,11 @@ void ResultLeg::send(OpId op, std::uint32_t number, const BlockFrame& frame) {
   }
 }
 
+// The payload is one that all nodes have alike.
+void ResultLeg::verify(OpId op, std::uint32_t number, std::span<const std::byte> payload) {
+  partners_.verifier.add_block(op, number, payload, core_.op(op).announces_chunks);
+}
+
 BorrowedMemory ResultLeg::lend(const BlockRequest& request, const BlockCompletion& completion,
                                Operand& body) {
   FrameMemory& memory = core_.resources().memory;
@@ -131,7 +138,7 @@ BorrowedMemory ResultLeg::lend(const BlockRequest& request, const BlockCompletio
   if (completion.form == BlockForm::sum) {
     body = request.sum.slice(0, completion.bytes);
     return {nullptr, collective::kNoSlot, &memory.accumulators(),
-            reduce_.chunks().lend_sum(request.action.chunk)};
+            partners_.reduce.chunks().lend_sum(request.action.chunk)};
   }
   const plan::Range elements = sent_elements(request.op, request.number);
   const OpRank* const sender = sender_of(core_.lane_ops().ranks(request.op), elements);
@@ -165,29 +172,21 @@ void ResultLeg::made(const BlockRequest& request, const BlockCompletion& complet
     }
     core_.lane_op(op).count_sent(core_.bytes(op, elements), frame.prefix.size() + frame.body.size(),
                                  receivers);
-    compare(op, request.number,
-            completion.form == BlockForm::encoded ? frame.body.subspan(wire::kBlockHeaderBytes)
-                                                  : frame.body);
+    verify(op, request.number,
+           completion.form == BlockForm::encoded ? frame.body.subspan(wire::kBlockHeaderBytes)
+                                                 : frame.body);
     memory.lend(request.cookie, receivers, lent);
     send(op, request.number, frame);
     if (completion.problem != nullptr) {
       core_.ops().fail(op, {Errc::internal, collective::kNoRank, completion.problem});
     }
   }
-  if (action.kind == ActionKind::finish) reduce_.release(action.chunk);
+  if (action.kind == ActionKind::finish) partners_.reduce.release(action.chunk);
   if (parked) {
     core_.ops().parked(action);
   } else {
     core_.ops().done(action);
   }
-}
-
-// Where all nodes' checksums are of blocks: in any order, because results come so. A result of an
-// op that announces its chunks may come before it is known whether they are.
-void ResultLeg::compare(OpId op, std::uint32_t number, std::span<const std::byte> payload) {
-  LaneOp& data = core_.lane_op(op);
-  const bool may_be = core_.setup().shape.verify && core_.op(op).announces_chunks;
-  if (data.compares_blocks || may_be) data.blocks_crc ^= wire::crc32c(payload, number);
 }
 
 // ---- Results of other nodes ---------------------------------------------------------------------
@@ -239,7 +238,7 @@ void ResultLeg::accept(std::uint32_t node, const wire::FrameHeader& header,
                       .slice(0, request.in_place ? place.prefix.size() : place.body.size());
   core_.ops().delivering(node, request.op);
   if (core_.op(request.op).failed) return delivered(request, {});
-  path_.submit(request);
+  partners_.path.submit(request);
 }
 
 // Of a result that has come.
@@ -263,8 +262,8 @@ void ResultLeg::delivered(const BlockRequest& request, const BlockCompletion& co
     core_.ops().fail(op, {Errc::corrupt_data, collective::kNoRank, text});
     core_.ops().not_delivered(request.node, op);
   } else {
-    tuning_.compare(op, completion.header);
-    compare(op, request.number, payload_of(request));
+    partners_.tuning.compare(op, completion.header);
+    verify(op, request.number, payload_of(request));
     core_.ops().delivered(request.node, op, request.number);
   }
   core_.memory_owner().frame_acked(op);  // what the frame had pinned

@@ -10,14 +10,20 @@
 #include "daemon/lane/group_core.h"
 #include "daemon/lane/op_tuning.h"
 #include "daemon/lane/reduce_leg.h"
+#include "daemon/lane/verifier.h"
 
 namespace tern::daemon {
 
 class ResultLeg {
  public:
-  // Everything given outlives this. Sums are the reduce leg's.
-  ResultLeg(GroupCore& core, OpTuning& tuning, BlockPath& path, ReduceLeg& reduce)
-      : core_(core), tuning_(tuning), path_(path), reduce_(reduce) {}
+  struct Partners {
+    OpTuning& tuning;
+    BlockPath& path;
+    ReduceLeg& reduce;  // which has the sums
+    Verifier& verifier;
+  };
+  // Everything given outlives this, and may be made after it.
+  ResultLeg(GroupCore& core, const Partners& partners) : core_(core), partners_(partners) {}
 
   // ---- Actions, and what follows when their blocks are done ----
   void finish(const collective::Action& action);
@@ -44,12 +50,10 @@ class ResultLeg {
   BorrowedMemory lend(const BlockRequest& request, const BlockCompletion& completion,
                       Operand& body);
   std::span<const std::byte> payload_of(const BlockRequest& request) const;
-  void compare(collective::OpId op, std::uint32_t number, std::span<const std::byte> payload);
+  void verify(collective::OpId op, std::uint32_t number, std::span<const std::byte> payload);
 
   GroupCore& core_;
-  OpTuning& tuning_;
-  BlockPath& path_;
-  ReduceLeg& reduce_;
+  Partners partners_;
 };
 
 }  // namespace tern::daemon

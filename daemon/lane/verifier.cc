@@ -15,6 +15,7 @@ Verifier::Verifier(const collective::GroupShape& shape, std::uint32_t group_size
     : shape_(shape), size_(group_size) {
   if (!shape.verify) return;
   checksums_.resize(std::size_t{op_slots} * size_);
+  blocks_.resize(op_slots);
   own_.resize(shape.local_ranks());
 }
 
@@ -22,7 +23,28 @@ std::size_t Verifier::payload_bytes(std::uint32_t node) const noexcept {
   return shape_.verify ? shape_.ranks[node].size() * sizeof(wire::VerifyBody) : 0;
 }
 
+void Verifier::compare_blocks(OpId op) noexcept {
+  if (shape_.verify) blocks_[op].are_compared = true;
+}
+
+void Verifier::add_block(OpId op, std::uint32_t number, std::span<const std::byte> payload,
+                         bool may_be_compared) noexcept {
+  if (!shape_.verify) return;
+  Blocks& blocks = blocks_[op];
+  if (blocks.are_compared || may_be_compared) blocks.crc ^= wire::crc32c(payload, number);
+}
+
+std::uint32_t Verifier::blocks_crc(OpId op) const noexcept {
+  return shape_.verify ? blocks_[op].crc : 0;
+}
+
+void Verifier::forget(OpId op) noexcept {
+  if (shape_.verify) blocks_[op] = {};
+}
+
 std::span<const wire::VerifyBody> Verifier::take(OpId op, const OpBlocks& blocks) {
+  // What fits in its announcements has no results that are blocks, whatever a node says.
+  if (blocks_[op].are_compared && !blocks.op(op).eager) return take_blocks(op);
   const auto& numbers = shape_.ranks[shape_.node];
   const auto& chunks = blocks.op(op).chunks;
   const auto ranks = blocks.ranks(op);
@@ -52,11 +74,12 @@ std::span<const wire::VerifyBody> Verifier::take(OpId op, const OpBlocks& blocks
   return own_;
 }
 
-std::span<const wire::VerifyBody> Verifier::take(OpId op, std::uint32_t blocks_crc) {
+std::span<const wire::VerifyBody> Verifier::take_blocks(OpId op) {
+  const std::uint32_t crc = blocks_[op].crc;
   const auto& numbers = shape_.ranks[shape_.node];
   for (std::size_t i = 0; i < numbers.size(); ++i) {
-    own_[i] = {numbers[i], blocks_crc};
-    checksum(op, numbers[i]) = blocks_crc;
+    own_[i] = {numbers[i], crc};
+    checksum(op, numbers[i]) = crc;
   }
   return own_;
 }

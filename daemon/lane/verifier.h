@@ -27,16 +27,30 @@ class Verifier {
 
   // Bytes of the payload with which a node tells its checksums; 0: it may not.
   std::size_t payload_bytes(std::uint32_t node) const noexcept;
-  // Takes the checksums of this node's outputs, for the others. Valid until the next call.
+  // Some node has results as blocks, so that all nodes compare what blocks say and no outputs.
+  void compare_blocks(collective::OpId op) noexcept;
+  // The payload of a result's block that this node has made or got. They come in any order. An op
+  // that announces its chunks may have some before it is known whether blocks are compared.
+  void add_block(collective::OpId op, std::uint32_t number, std::span<const std::byte> payload,
+                 bool may_be_compared) noexcept;
+  // Of those added so far; 0 where none are compared.
+  std::uint32_t blocks_crc(collective::OpId op) const noexcept;
+  // Takes the checksums of this node's outputs or blocks, for the others. Valid until the next call.
   std::span<const wire::VerifyBody> take(collective::OpId op, const OpBlocks& blocks);
-  // The same where all nodes compare the blocks of results, whose checksum is given.
-  std::span<const wire::VerifyBody> take(collective::OpId op, std::uint32_t blocks_crc);
   // Of another node. False: they are not of its ranks.
   bool accept(collective::OpId op, std::uint32_t node, std::span<const std::byte> payload);
   // REQUIRES: all nodes' checksums are here.
   Verdict compare(collective::OpId op) const;
+  // The op's slot is free.
+  void forget(collective::OpId op) noexcept;
 
  private:
+  struct Blocks {
+    bool are_compared = false;
+    std::uint32_t crc = 0;
+  };
+
+  std::span<const wire::VerifyBody> take_blocks(collective::OpId op);
   std::uint32_t& checksum(collective::OpId op, std::uint32_t rank) noexcept {
     return checksums_[std::size_t{op} * size_ + rank];
   }
@@ -44,6 +58,7 @@ class Verifier {
   const collective::GroupShape& shape_;
   std::uint32_t size_;
   std::vector<std::uint32_t> checksums_;  // op slot x rank
+  std::vector<Blocks> blocks_;            // by op slot
   std::vector<wire::VerifyBody> own_;     // by local rank
 };
 

@@ -105,10 +105,8 @@ class TensorTuning {
 
   // By which candidates the leading node sends.
   struct Lead {
-    static constexpr std::uint8_t kNone = 0xff;
-
-    std::uint8_t results = kNone;
-    std::uint8_t contributions = kNone;
+    tuner::CandidateIndex results = tuner::kNoCandidate;
+    tuner::CandidateIndex contributions = tuner::kNoCandidate;
     bool trial = false;
     std::uint16_t list = 0;  // in which they are numbers
   };

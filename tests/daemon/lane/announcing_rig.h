@@ -107,7 +107,8 @@ struct Announcer final : BlockSink {
   Node& node;
   GroupClients clients{node.core};
   StateUpkeep upkeep{node.core.ops(), node.core.lane_ops()};
-  Announcements announcements{node.core, {codec, path, node.tuning, upkeep, clients}};
+  Announcements announcements{node.core,
+                              {codec, path, node.tuning, upkeep, clients, node.verifier}};
   BlockCodec codec{node.core.ops(),
                    node.core.lane_ops(),
                    announcements.values(),

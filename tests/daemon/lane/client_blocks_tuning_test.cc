@@ -130,7 +130,7 @@ TEST_P(ClientsOpTuning, WhatTheClientDoesNotGoByIsSaidAfterSomeOps) {
     const OpId op = begin_use(use);
     node.tuning.settle(op);
     // The first one is encoded before anybody has said anything.
-    const std::uint8_t expected = use == 5 ? std::uint8_t{kBits} : OpRecord::kNone;
+    const std::uint8_t expected = use == 5 ? std::uint8_t{kBits} : tuner::kNoCandidate;
     EXPECT_EQ(described(op).unheeded, expected) << use;
     EXPECT_EQ(next(op).recipe, kBits);
     end(op);
@@ -144,7 +144,7 @@ TEST_P(ClientsOpTuning, AClientThatFollowsLateHeeds) {
     publish(version, {.reduce = {now, now}, .broadcast = now});
     const OpId op = begin_use(version, {before, 0});
     node.tuning.settle(op);
-    EXPECT_EQ(described(op).unheeded, OpRecord::kNone) << version;
+    EXPECT_EQ(described(op).unheeded, tuner::kNoCandidate) << version;
     EXPECT_EQ(next(op).recipe, now);
     end(op);
   }

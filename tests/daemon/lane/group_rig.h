@@ -146,7 +146,9 @@ struct Node final : MemoryOwner, BlockSink, FrameSink, net::AcceptorSink {
         group(core.setup()),
         tuning(core, codec.values(), group),
         reduce(core, tuning, path, eager),
-        results(core, tuning, path, reduce),
+        verified(core.setup().shape),
+        verifier(verified, core.setup().size, core.ops().slots()),
+        results(core, {tuning, path, reduce, verifier}),
         ledger(core, codec.blocks(), tuning, group) {
     core.attach(resources, links, job);
     reduce.attach();
@@ -401,6 +403,12 @@ struct Node final : MemoryOwner, BlockSink, FrameSink, net::AcceptorSink {
   OpTuning tuning;
   ClientEncoding made;  // of the next op with slots that is submitted
   ReduceLeg reduce;
+  // That checksums are kept of every op, whatever the group does with them.
+  struct Verified : collective::GroupShape {
+    explicit Verified(const GroupShape& shape) : GroupShape(shape) { verify = true; }
+  };
+  const Verified verified;
+  Verifier verifier;
   ResultLeg results;
   OpLedger ledger;
   std::deque<Memory> memory;  // of ranks

@@ -96,7 +96,7 @@ TEST_F(OpTuningTest, ALogIsReplayedOpByOpAndBlockByBlock) {
   EXPECT_EQ(contribution(op, 1, 1), by(kHalf));
   EXPECT_EQ(contribution(op, 2, 5), by(kRaw));
   EXPECT_EQ(result(op), by(kBits));
-  EXPECT_EQ(described(op).lead, OpRecord::kNone);
+  EXPECT_EQ(described(op).lead, tuner::kNoCandidate);
   wire::AnnounceBody body{};
   node.tuning.announce(op, body);
   EXPECT_EQ(body.lead, 0u);  // nobody follows a log
@@ -184,7 +184,7 @@ TEST_P(EagerOpTuning, IsSentAsTheLeadingNodeSaidWithTheLastOne) {
   publish(1, {.reduce = {kHalf, kHalf}, .broadcast = kHalf});
   OpId op = begin_use(1);
   EXPECT_EQ(block(op), by(kHalf)) << "nobody has said anything yet";
-  EXPECT_EQ(described(op).lead, OpRecord::kNone);
+  EXPECT_EQ(described(op).lead, tuner::kNoCandidate);
   // Chosen for the next one, while this one is under way.
   publish(2, {.reduce = {kBits, kBits}, .broadcast = kBits});
   announce(op, kBits);
@@ -244,7 +244,7 @@ TEST_F(OpTuningOfAFollower, DoesNotFollowALeadThatItCannot) {
     node.tuning.hear_lead(op, body);
     EXPECT_EQ(contribution(op, 0), by(kHalf)) << use;
     EXPECT_EQ(result(op), by(kHalf)) << use;
-    EXPECT_EQ(described(op).lead, OpRecord::kNone) << use;
+    EXPECT_EQ(described(op).lead, tuner::kNoCandidate) << use;
     end(op);
   }
 }

@@ -68,7 +68,7 @@ class ResultLegTest : public AllNodes {
 TEST_F(ResultLegTest, NodesThatCompareBlocksSumUpTheSamePayloads) {
   const auto ops = begin_added({.count = 2 * kChunk});
   for (std::size_t i = 0; i < ops.size(); ++i) {
-    nodes[i]->core.lane_op(ops[i]).compares_blocks = true;
+    nodes[i]->verifier.compare_blocks(ops[i]);
   }
   for (auto& one : nodes) one->carry_out_next(ActionKind::finish);
   settle_acks();
@@ -76,22 +76,21 @@ TEST_F(ResultLegTest, NodesThatCompareBlocksSumUpTheSamePayloads) {
   const std::span<const float> values(result);
   const std::uint32_t expected = wire::crc32c(std::as_bytes(values.first(kChunk)), 0) ^
                                  wire::crc32c(std::as_bytes(values.subspan(kChunk)), 1);
-  EXPECT_EQ(node(0).core.lane_op(ops[0]).blocks_crc, expected);
-  EXPECT_EQ(node(1).core.lane_op(ops[1]).blocks_crc, expected);
+  EXPECT_EQ(node(0).verifier.blocks_crc(ops[0]), expected);
+  EXPECT_EQ(node(1).verifier.blocks_crc(ops[1]), expected);
 }
 
 TEST_F(ResultLegTest, ADamagedPayloadHasAnotherChecksum) {
   const auto ops = begin_added({.count = 2 * kChunk});
-  node(1).core.lane_op(ops[1]).compares_blocks = true;
+  node(1).verifier.compare_blocks(ops[1]);
   const auto right = ramp(kChunk, 2, 2);
   auto damaged = right;
   damaged[3] += 1.0f;
   const auto block = raw_block(DType::f32, damaged);
   ASSERT_TRUE(arrive(result(ops[1], 0, block.size()), block));
-  EXPECT_EQ(node(1).core.lane_op(ops[1]).blocks_crc,
+  EXPECT_EQ(node(1).verifier.blocks_crc(ops[1]),
             wire::crc32c(std::as_bytes(std::span(damaged)), 0));
-  EXPECT_NE(node(1).core.lane_op(ops[1]).blocks_crc,
-            wire::crc32c(std::as_bytes(std::span(right)), 0));
+  EXPECT_NE(node(1).verifier.blocks_crc(ops[1]), wire::crc32c(std::as_bytes(std::span(right)), 0));
 }
 
 // ---- Results that are made here

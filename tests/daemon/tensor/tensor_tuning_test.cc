@@ -56,7 +56,7 @@ TEST_F(TensorTuningTest, BeforeAnyChoiceAllIsRaw) {
   EXPECT_EQ(first.version, 0u);
   EXPECT_EQ(first.by_node, (std::array<CandidateIndex, kNodes>{kRaw, kRaw, kRaw}));
   EXPECT_EQ(first.aside.contributions, kRaw);
-  EXPECT_EQ(tuning.newest().results, TensorTuning::Lead::kNone);
+  EXPECT_EQ(tuning.newest().results, tuner::kNoCandidate);
   EXPECT_EQ(tuning.number(), 42u);
   EXPECT_EQ(tuning.list(), kList);
   EXPECT_TRUE(tuning.may_use(kRaw));
