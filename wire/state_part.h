@@ -31,6 +31,8 @@ struct StatePartHeader {
   // all_reduce travels with its announcements, so that nobody owns a chunk of it.
   std::uint16_t root;
   std::uint32_t placement;  // of the kind: a checksum of which ranks are on which node
+
+  bool has_one_leg() const noexcept { return kind != 0; }
 };
 TERN_FORMAT_STRUCT(StatePartHeader, 64);
 

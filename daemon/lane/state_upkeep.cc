@@ -242,7 +242,7 @@ bool StateUpkeep::takes_over(const StateMove& move, const collective::ShareChunk
 bool StateUpkeep::move_chunk(const StateMove& move, const shm::Sharding& sharding,
                              std::uint32_t chunk) const {
   TensorState& tensor = *move.tensor;
-  const bool has_one_leg = move.part.header().kind != 0;
+  const bool has_one_leg = move.part.header().has_one_leg();
   if (!move.imports && has_one_leg) return move_elements(move, sharding, chunk);
   if (!move.imports) {
     move.part.export_chunk(tensor.codec, chunk, move.room);

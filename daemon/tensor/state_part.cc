@@ -131,7 +131,7 @@ std::uint64_t StatePart::record_offset(std::uint64_t chunk) const noexcept {
 StatePartHeader StatePart::first_of_one_leg(std::span<const std::byte> parts) noexcept {
   StatePartHeader part{};
   for (std::uint32_t i = 0; i < kMaxParts && read_header(parts, part); ++i) {
-    if (part.kind != 0) return part;
+    if (part.has_one_leg()) return part;
     parts = parts.subspan(part.bytes);
   }
   return {};
@@ -140,7 +140,7 @@ StatePartHeader StatePart::first_of_one_leg(std::span<const std::byte> parts) no
 bool StatePart::are_of_averages(std::span<const std::byte> parts) noexcept {
   StatePartHeader part{};
   for (std::uint32_t i = 0; i < kMaxParts && read_header(parts, part); ++i) {
-    const bool has_owners = part.kind == 0 && part.root != kNobodyOwns;
+    const bool has_owners = !part.has_one_leg() && part.root != kNobodyOwns;
     if (has_owners && std::bit_cast<float>(part.alpha_bits) > 1.0f) return true;
     parts = parts.subspan(part.bytes);
   }
@@ -148,14 +148,14 @@ bool StatePart::are_of_averages(std::span<const std::byte> parts) noexcept {
 }
 
 bool StatePart::is_of_this_use(const StatePartHeader& part, bool beside_others) const noexcept {
-  if (part.kind == 0 && header_.kind != 0) return beside_others && part.counts_crc == 0;
+  if (!part.has_one_leg() && header_.has_one_leg()) return beside_others && part.counts_crc == 0;
   return part.kind == header_.kind && part.counts_crc == header_.counts_crc;
 }
 
 Result<void> StatePart::check(std::span<const std::byte> parts, bool& same_layout,
                               std::uint64_t& own) const {
   same_layout = false;
-  const bool some_have_one_leg = first_of_one_leg(parts).kind != 0;
+  const bool some_have_one_leg = first_of_one_leg(parts).has_one_leg();
   bool is_placed_alike = true;
   std::uint64_t seen = 0;
   std::uint32_t nodes = 0;
@@ -188,15 +188,16 @@ Result<void> StatePart::check(std::span<const std::byte> parts, bool& same_layou
     StatePartHeader mine = header_;
     mine.dtype = part.dtype;
     if (has_residuals()) mine.alpha_bits = part.alpha_bits;
-    if (header_.kind != 0) {  // residuals of elements, whatever the chunks
+    if (header_.has_one_leg()) {  // residuals of elements, whatever the chunks
       mine.version = part.version;
       mine.root = part.root;
       mine.chunk_elements = part.chunk_elements;
       mine.spread = part.spread;
-      is_placed_alike = is_placed_alike && (part.kind == 0 || part.placement == header_.placement);
+      is_placed_alike =
+          is_placed_alike && (!part.has_one_leg() || part.placement == header_.placement);
     }
     std::uint64_t expected_bytes = header_.bytes;
-    if (part.kind == 0) {
+    if (!part.has_one_leg()) {
       mine.kind = 0;
       mine.placement = 0;
       mine.counts_crc = 0;
@@ -209,7 +210,7 @@ Result<void> StatePart::check(std::span<const std::byte> parts, bool& same_layou
     }
     // What refold_chunk reads must be there.
     if (!shifts() && header_.memory != 0 && part.bytes != expected_bytes) {
-      if (ranks_ != 0 && part.kind != 0) {
+      if (ranks_ != 0 && part.has_one_leg()) {
         return fail(
             Errc::state_mismatch,
             "the part has the counts of another number of ranks than " + std::to_string(ranks_));
@@ -330,7 +331,7 @@ Result<std::vector<std::uint64_t>> StatePart::read_counts(std::span<const std::b
   if (ranks_ == 0) return begins;
   // Parts of no operation have none.
   StatePartHeader part{};
-  for (; read_header(parts, part) && part.kind == 0; parts = parts.subspan(part.bytes)) {
+  for (; read_header(parts, part) && !part.has_one_leg(); parts = parts.subspan(part.bytes)) {
   }
   if (parts.size() < header_.bytes) {
     return fail(Errc::invalid_argument, "no part has the counts that its header names");
