@@ -257,7 +257,7 @@ std::vector<Lane*> Daemon::Composition::lane_pointers() const {
 }
 
 void Daemon::Composition::open_conductor() {
-  tuning->set_lanes(lane_pointers());
+  for (const auto& one : lanes) tuning->add_lane(one->lane->counters());
   const auto wake_lane = [this](std::size_t lane) { lanes[lane]->thread->wake(); };
   conductor = std::make_unique<Conductor>(
       conductor_settings(), Conductor::Surroundings{clock, *transport, self, lane_pointers(),

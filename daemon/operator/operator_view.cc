@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "daemon/config/settings.h"
+#include "daemon/lane/lane.h"
 #include "daemon/metrics/counter_table.h"
 #include "daemon/operator/version.h"
 #include "daemon/service/recent_log.h"
@@ -48,6 +49,13 @@ nlohmann::json report_log(const Config& config) {
   return lines;
 }
 
+std::vector<TraceRing*> rings_of(const std::vector<Lane*>& lanes) {
+  std::vector<TraceRing*> rings;
+  rings.reserve(lanes.size());
+  for (Lane* const lane : lanes) rings.push_back(&lane->trace());
+  return rings;
+}
+
 }  // namespace
 
 OperatorView::OperatorView(const Config& config, const Surroundings& around)
@@ -55,7 +63,7 @@ OperatorView::OperatorView(const Config& config, const Surroundings& around)
       clock_(around.clock),
       conductor_(around.conductor),
       tuning_(around.tuning),
-      tracer_(around.clock, around.lanes) {}
+      tracer_(around.clock, rings_of(around.lanes)) {}
 
 Result<std::unique_ptr<OperatorView>> OperatorView::create(const Config& config,
                                                            const Access& access,

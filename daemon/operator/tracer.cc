@@ -111,7 +111,7 @@ nlohmann::json Tracer::summary(const nlohmann::json& peers) const {
           {"stopped_ns", stopped_ns_},
           {"steady_ns", clock_.now_ns()},
           {"wall_ns", wall_ns()},
-          {"lanes", lanes_.size()},
+          {"lanes", rings_.size()},
           {"lane_events", TraceRing::kEvents},
           {"groups", groups},
           {"changes", changes_},
@@ -122,11 +122,11 @@ nlohmann::json Tracer::summary(const nlohmann::json& peers) const {
 }
 
 Result<nlohmann::json> Tracer::page(std::uint64_t lane, std::uint64_t from) const {
-  if (lane >= lanes_.size()) {
+  if (lane >= rings_.size()) {
     return fail(Errc::invalid_argument,
-                "there are " + std::to_string(lanes_.size()) + " lanes, from 0");
+                "there are " + std::to_string(rings_.size()) + " lanes, from 0");
   }
-  const TraceRing::Page page = lanes_[lane]->trace().read(from, kPageEvents);
+  const TraceRing::Page page = rings_[lane]->read(from, kPageEvents);
   nlohmann::json events = nlohmann::json::array();
   for (const TraceEvent& event : page.events) events.push_back(row_of(event));
   return nlohmann::json{{"events", std::move(events)},
@@ -151,7 +151,7 @@ Result<nlohmann::json> Tracer::handle(const nlohmann::json& args, const Known& k
     remember(known);
     started_ns_ = clock_.now_ns();
     stopped_ns_ = 0;
-    for (Lane* lane : lanes_) lane->trace().start();
+    for (TraceRing* ring : rings_) ring->start();
     return summary(known.peers);
   }
   if (action == "stop") {
@@ -162,7 +162,7 @@ Result<nlohmann::json> Tracer::handle(const nlohmann::json& args, const Known& k
     if (on_) {
       remember(known);
       stopped_ns_ = clock_.now_ns();
-      for (Lane* lane : lanes_) lane->trace().stop();
+      for (TraceRing* ring : rings_) ring->stop();
     }
     on_ = false;
     return summary(known.peers);

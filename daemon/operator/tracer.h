@@ -8,19 +8,21 @@
 #include <map>
 #include <nlohmann/json.hpp>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "base/clock.h"
 #include "base/result.h"
-#include "daemon/lane/lane.h"
+#include "daemon/lane/trace_ring.h"
 #include "daemon/tuning/recipe_change.h"
 
 namespace tern::daemon {
 
 class Tracer {
  public:
-  // The lanes outlive it.
-  Tracer(const Clock& clock, std::vector<Lane*> lanes) : clock_(clock), lanes_(std::move(lanes)) {}
+  // A ring for each lane. They outlive it.
+  Tracer(const Clock& clock, std::vector<TraceRing*> rings)
+      : clock_(clock), rings_(std::move(rings)) {}
 
   // What the conductor reports now.
   struct Known {
@@ -43,7 +45,7 @@ class Tracer {
   Result<nlohmann::json> page(std::uint64_t lane, std::uint64_t from) const;
 
   const Clock& clock_;
-  std::vector<Lane*> lanes_;
+  std::vector<TraceRing*> rings_;
   bool on_ = false;
   bool ever_ = false;
   std::uint64_t started_ns_ = 0, stopped_ns_ = 0;

@@ -10,7 +10,6 @@
 #include <utility>
 
 #include "daemon/control/foreign_json.h"
-#include "daemon/lane/lane.h"
 #include "daemon/lane/op_tuning.h"
 #include "daemon/membership/tensor_travel.h"
 #include "daemon/service/log.h"
@@ -104,8 +103,6 @@ Tuning::Tuning(TuningSettings settings, const Clock& clock, Candidates candidate
       saved_ns_(clock.now_ns()) {}
 
 Tuning::~Tuning() = default;
-
-void Tuning::set_lanes(std::vector<Lane*> lanes) { lanes_ = std::move(lanes); }
 
 // ---- Policy
 
@@ -330,12 +327,11 @@ void Tuning::observe_lanes() {
   if (now < lanes_seen_ns_ + kLanesEveryNs) return;
   lanes_seen_ns_ = now;
   LaneTotals totals;
-  for (const Lane* lane : lanes_) {
-    const LaneCounters& counters = lane->counters();
-    totals.busy_ns += counters.busy_ns.load(std::memory_order_relaxed);
-    totals.codec_ns += counters.codec_ns.load(std::memory_order_relaxed);
-    totals.block_bytes += counters.block_bytes.load(std::memory_order_relaxed);
-    totals.blocks += counters.blocks.load(std::memory_order_relaxed);
+  for (const LaneCounters* lane : lanes_) {
+    totals.busy_ns += lane->busy_ns.load(std::memory_order_relaxed);
+    totals.codec_ns += lane->codec_ns.load(std::memory_order_relaxed);
+    totals.block_bytes += lane->block_bytes.load(std::memory_order_relaxed);
+    totals.blocks += lane->blocks.load(std::memory_order_relaxed);
   }
   if (totals.blocks < lane_totals_.blocks + 16) return;
   tuner::LaneMeasurement lane;
@@ -371,8 +367,8 @@ void Tuning::want_samples() {
   if (shadow_ == nullptr || tensors_.empty()) return;
   const std::uint64_t now = clock_.now_ns();
   std::uint64_t busy_ns = 0;
-  for (const Lane* lane : lanes_) {
-    busy_ns += lane->counters().busy_ns.load(std::memory_order_relaxed);
+  for (const LaneCounters* lane : lanes_) {
+    busy_ns += lane->busy_ns.load(std::memory_order_relaxed);
   }
   if (static_cast<double>(shadow_->cpu_ns()) > kShadowShare * static_cast<double>(busy_ns)) return;
   auto next = tensors_.lower_bound(next_sample_);

@@ -12,11 +12,13 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "base/clock.h"
 #include "base/result.h"
 #include "daemon/access/scope.h"
+#include "daemon/lane/lane_settings.h"
 #include "daemon/lane/shadow.h"
 #include "daemon/membership/member_group.h"
 #include "daemon/tuning/recipe_change.h"
@@ -24,8 +26,6 @@
 #include "tuner/tuner.h"
 
 namespace tern::daemon {
-
-class Lane;
 
 struct TuningSettings {
   std::vector<std::string> candidates;  // recipes; empty: the usual ones
@@ -45,7 +45,8 @@ class Tuning {
   std::shared_ptr<const CandidateRecipes> recipes() const { return recipes_; }
   // Where samples come from; without one the tuner knows nothing and stays raw. Outlives this.
   void set_shadow(Shadow* shadow) { shadow_ = shadow; }
-  void set_lanes(std::vector<Lane*> lanes);
+  // What a lane does is counted there, which outlives this.
+  void add_lane(const LaneCounters& counters) { lanes_.push_back(&counters); }
   // Is told whenever a tensor is sent otherwise from now on.
   void set_change_sink(std::function<void(const RecipeChange&)> sink) {
     change_sink_ = std::move(sink);
@@ -169,7 +170,7 @@ class Tuning {
   std::uint16_t list_;  // which list of candidates it is, for other nodes
   Shadow* shadow_ = nullptr;
   std::function<void(const RecipeChange&)> change_sink_;
-  std::vector<Lane*> lanes_;
+  std::vector<const LaneCounters*> lanes_;
   std::map<std::uint64_t, Tuned> tensors_;       // by TensorTuning::number
   std::vector<std::uint64_t> to_decide_;         // of which an op has ended
   std::map<std::uint64_t, std::ofstream> logs_;  // by group number

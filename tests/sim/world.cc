@@ -64,6 +64,7 @@ void VirtualDaemon::start(const net::FaultSettings& faults) {
       lanes.back()->set_executor(*executors.back());
     }
     pointers.push_back(lanes.back().get());
+    if (tuning) tuning->add_lane(lanes.back()->counters());
   }
   daemon::ConductorSettings settings;
   settings.advertise = at;
@@ -76,7 +77,6 @@ void VirtualDaemon::start(const net::FaultSettings& faults) {
   settings.ops.op_timeout_ns = shape.op_timeout_ns;
   settings.tensors.state_ttl_ns = shape.state_ttl_ns;
   if (shape.adjust) shape.adjust(settings);
-  if (tuning) tuning->set_lanes(pointers);
   conductor = std::make_unique<daemon::Conductor>(
       settings,
       daemon::Conductor::Surroundings{world_.clock, control, self, pointers, *this, disposal,
