@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "shm/encoded_by.h"
+#include "shm/sharding.h"
 #include "tests/client_lib/fixture.h"
 
 namespace tern::testing {
