@@ -168,8 +168,8 @@ struct OpRecord {
   std::uint8_t lead_is_trial = 0;
   std::uint8_t led = 0;           // `lead` is what the leading node has chosen
   std::uint8_t probe_chunks = 0;  // so many contributions to each owner went raw for a look
-  std::uint8_t unheeded =
-      tuner::kNoCandidate;     // a candidate that the node's client does not encode by
+  // A candidate that the node's client does not encode by.
+  std::uint8_t unheeded = tuner::kNoCandidate;
   std::uint8_t announced = 0;  // contributions were sent before the op began
   std::uint8_t one_sided = 0;  // this node had nothing to wait for: the op's time is not its own
   std::uint32_t choice = 0;    // its version

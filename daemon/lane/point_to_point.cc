@@ -211,8 +211,8 @@ void PointToPoint::copy(const PassStep& step) {
   }
   std::memmove(memories_.bytes(step.pass, step).data(), memories_.bytes(step.from, step).data(),
                step.bytes);
-  if (memories_.fail_if_pages_are_lost(step.from) || memories_.fail_if_pages_are_lost(step.pass))
-    return;
+  if (memories_.fail_if_pages_are_lost(step.from)) return;
+  if (memories_.fail_if_pages_are_lost(step.pass)) return;
   copies_.deliver(step.pass, {step.offset, step.bytes});
   mailbox_.done(step);
 }

@@ -6,14 +6,23 @@
 namespace tern::collective {
 namespace mailbox_test {
 
-TEST_F(MailboxOfNode0, APieceThatIsABlockSaysHowManyElementsItHasWhenItIsRead) {
-  const PassId id = mailbox.submit({false, 0, {2, 0, 7, DType::f32, 600, true}, now});
-  Mailbox::Arriving lossy = offer(9, 600);
-  lossy.envelope.dtype = DType::f32;
-  lossy.envelope.lossy = true;
-  lossy.eager = false;
-  EXPECT_TRUE(mailbox.on_offer(lossy));
-  carry_out(PassAction::accept);
+class MailboxOfBlocks : public MailboxOfNode0 {
+ protected:
+  // A recv of so many floats has accepted offer 9 of node 1, whose pieces are blocks.
+  PassId accept_blocks(std::uint64_t count) {
+    const PassId id = mailbox.submit({false, 0, {2, 0, 7, DType::f32, count, true}, now});
+    Mailbox::Arriving lossy = offer(9, count);
+    lossy.envelope.dtype = DType::f32;
+    lossy.envelope.lossy = true;
+    lossy.eager = false;
+    EXPECT_TRUE(mailbox.on_offer(lossy));
+    carry_out(PassAction::accept);
+    return id;
+  }
+};
+
+TEST_F(MailboxOfBlocks, APieceThatIsABlockSaysHowManyElementsItHasWhenItIsRead) {
+  const PassId id = accept_blocks(600);
   Mailbox::Place place;
   ASSERT_TRUE(mailbox.expect_piece(1, 9, 5000, place)) << "who reads it says what is in it";
   EXPECT_EQ(place.block_of, 1024u) << "a chunk";
@@ -30,14 +39,8 @@ TEST_F(MailboxOfNode0, APieceThatIsABlockSaysHowManyElementsItHasWhenItIsRead) {
   expect_idle();
 }
 
-TEST_F(MailboxOfNode0, ABlockMayComeBeforeTheOneBeforeItIsRead) {
-  const PassId id = mailbox.submit({false, 0, {2, 0, 7, DType::f32, 300, true}, now});
-  Mailbox::Arriving lossy = offer(9, 300);
-  lossy.envelope.dtype = DType::f32;
-  lossy.envelope.lossy = true;
-  lossy.eager = false;
-  EXPECT_TRUE(mailbox.on_offer(lossy));
-  carry_out(PassAction::accept);
+TEST_F(MailboxOfBlocks, ABlockMayComeBeforeTheOneBeforeItIsRead) {
+  const PassId id = accept_blocks(300);
   Mailbox::Place first, second, third;
   ASSERT_TRUE(mailbox.expect_piece(1, 9, 40, first));
   mailbox.landed(first, 1000);
@@ -54,7 +57,7 @@ TEST_F(MailboxOfNode0, ABlockMayComeBeforeTheOneBeforeItIsRead) {
   expect_idle();
 }
 
-TEST_F(MailboxOfNode0, ABlockOfASendIsMadeAfterTheOneBeforeIt) {
+TEST_F(MailboxOfBlocks, ABlockOfASendIsMadeAfterTheOneBeforeIt) {
   Passing blocks{true, 0, {0, 2, 7, DType::f32, 600, true}, now};
   blocks.in_pieces = blocks.arriving = true;
   const PassId id = mailbox.submit(blocks);
