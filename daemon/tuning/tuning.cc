@@ -3,13 +3,8 @@
 #include <spdlog/spdlog.h>
 
 #include <algorithm>
-#include <cerrno>
-#include <cstring>
-#include <filesystem>
-#include <sstream>
 #include <utility>
 
-#include "daemon/control/foreign_json.h"
 #include "daemon/lane/op_tuning.h"
 #include "daemon/membership/tensor_travel.h"
 #include "daemon/service/log.h"
@@ -19,10 +14,8 @@
 namespace tern::daemon {
 namespace {
 
-constexpr std::uint64_t kLanesEveryNs = 50'000'000;
 constexpr std::uint64_t kLookEveryNs = 20'000'000;
 constexpr std::uint64_t kActiveNs = 1'000'000'000;  // since the last op; after that lanes wake us
-constexpr std::uint64_t kSaveEveryNs = 60'000'000'000;
 constexpr std::uint64_t kSampleEveryNs = 20'000'000;
 constexpr std::uint64_t kSampleEveryOps = 16;  // of tensors up to kSmallBytes
 constexpr std::uint64_t kSmallBytes = 1 << 20;
@@ -45,62 +38,26 @@ tuner::OpLegs legs_of(const plan::Plan& plan) {
 
 }  // namespace
 
-std::vector<std::string> split_candidates(const std::string& text) {
-  std::istringstream words(text);
-  std::vector<std::string> candidates;
-  for (std::string word; words >> word;) candidates.push_back(word);
-  return candidates;
-}
-
-Result<Tuning::Candidates> Tuning::read_candidates(const TuningSettings& settings) {
-  std::vector<tuner::Candidate> candidates;
-  for (const std::string& text : settings.candidates) candidates.push_back({text, false});
-  if (candidates.empty()) candidates = tuner::usual_candidates();
-  if (candidates.size() > tuner::kMaxCandidates) {
-    return fail(Errc::invalid_argument,
-                "candidates: at most " + std::to_string(tuner::kMaxCandidates) + " recipes");
-  }
-  auto recipes = std::make_shared<CandidateRecipes>();
-  for (tuner::Candidate& candidate : candidates) {
-    auto recipe = codec::parse_recipe(candidate.recipe);
-    if (!recipe) return fail(Errc::bad_recipe, "candidates: " + recipe.error().text);
-    const bool lossy = codec::is_lossy(*recipe);
-    if (recipe->automatic || (lossy && recipe->memory != codec::Memory::ef) ||
-        codec::scans_tensor(*recipe) || recipe->compressor == codec::Compressor::xordelta) {
-      return fail(Errc::bad_recipe,
-                  "candidates: " + candidate.recipe +
-                      " cannot be one: they are raw, lossless, and recipes ef(...) without "
-                      "scale=tensor, between which the tuner may change at any chunk");
-    }
-    candidate.lossless = !lossy;
-    recipes->push_back(*recipe);
-  }
-  if (candidates.front().recipe != "raw") {
-    return fail(Errc::bad_recipe, "candidates: the first must be raw");
-  }
-  return Candidates{std::move(candidates), std::move(recipes)};
-}
-
 Result<std::unique_ptr<Tuning>> Tuning::create(const TuningSettings& settings, const Clock& clock) {
-  auto candidates = read_candidates(settings);
+  auto candidates = read_candidates(settings.candidates);
   if (!candidates) return tl::unexpected(candidates.error());
   auto policy = TuningPolicy::parse(settings.policy);
   if (!policy) return tl::unexpected(policy.error());
   std::unique_ptr<Tuning> tuning(
       new Tuning(settings, clock, std::move(*candidates), std::move(*policy)));
-  tuning->load();
+  tuning->memory_.load(tuning->tuner_);
   return tuning;
 }
 
-Tuning::Tuning(TuningSettings settings, const Clock& clock, Candidates candidates,
+Tuning::Tuning(const TuningSettings& settings, const Clock& clock, Candidates candidates,
                TuningPolicy policy)
-    : settings_(std::move(settings)),
-      clock_(clock),
+    : clock_(clock),
       recipes_(std::move(candidates.recipes)),
       policy_(std::move(policy)),
       tuner_(std::move(candidates.texts)),
       list_(list_of(tuner_.candidates())),
-      saved_ns_(clock.now_ns()) {}
+      memory_(settings.memory_file, clock),
+      logs_(settings.choice_directory, tuner_.candidates()) {}
 
 Tuning::~Tuning() = default;
 
@@ -194,12 +151,14 @@ Status Tuning::begin(MemberGroup& group, TensorState& state, const std::string& 
       TensorTuning::Place{number, nodes, group.node, tuned.lossy ? chunks : 0});
   tuned.tuning = state.tuning.get();
   if (!replay.empty()) {
-    if (auto loaded = load_replay({replay, group, state, info.unusable}, *state.tuning); !loaded) {
+    auto lanes = logs_.read({replay, group, state, info.unusable});
+    if (!lanes) {
       state.tuning.reset();
-      return loaded;
+      return tl::unexpected(lanes.error());
     }
+    state.tuning->replay = std::move(*lanes);
   }
-  state.tuning->logged = log_of(group) != nullptr;
+  state.tuning->logged = logs_.is_written(group);
   state.tuning->sample_wanted = state.tuning->replay.empty();
   tuner_.add_tensor(number, std::move(info));
   publish(number, tensors_.emplace(number, std::move(tuned)).first->second);
@@ -291,9 +250,9 @@ void Tuning::on_op(MemberGroup& group, const TensorState& state, const OpRecord&
   }
   op.choice.probe_chunks = record.probe_chunks;
   op.alike = record.alike != 0;
-  // What rides in the announcement has no start of its own, or has been sent before it; for a tensor
-  // that may, its other ops are timed alike, waits for other ranks included, which are the same
-  // whatever the recipe.
+  // What rides in the announcement has no start of its own, or has been sent before it; for a
+  // tensor that may, its other ops are timed alike, waits for other ranks included, which are the
+  // same whatever the recipe.
   const tuner::OpShape& shape = tuner_.policy(found->first).shape();
   const bool small = shape.bytes <= shape.eager_bytes;
   const std::uint64_t began =
@@ -311,6 +270,47 @@ void Tuning::on_op(MemberGroup& group, const TensorState& state, const OpRecord&
   if (!std::exchange(tuned.to_decide, true)) to_decide_.push_back(found->first);
 }
 
+void Tuning::on_choice_used(const MemberGroup& group, const TensorState& state, std::uint32_t lane,
+                            const event::ChoiceInUse& in_use) {
+  const ChoiceUsed& used = in_use.choice;
+  const auto found = state.tuning ? tensors_.find(state.tuning->number()) : tensors_.end();
+  if (found == tensors_.end() || !logs_.is_written(group)) return;
+  const Tuned& tuned = found->second;
+  // Version 0 is raw for all: see TensorTuning::read().
+  tuner::Choice choice{std::vector<tuner::CandidateIndex>(tuned.peers.size()), 0, 0};
+  if (used.lead != ChoiceUsed::kVersion) {
+    choice.probe_chunks = used.probe_chunks;
+    choice = all_by({used.lead_contributions, used.lead}, std::move(choice));
+  } else if (used.version != 0) {
+    const auto known =
+        std::find_if(tuned.published.begin(), tuned.published.end(),
+                     [&used](const Published& one) { return one.version == used.version; });
+    if (known == tuned.published.end()) return;
+    choice = known->choice;
+  }
+  tuner::LoggedOp op;
+  op.tensor = state.name;
+  op.use = in_use.use;
+  op.lane = lane;
+  op.probe_chunks = choice.probe_chunks;
+  op.broadcast = tuner_.candidates()[choice.broadcast].recipe;
+  for (const auto index : choice.reduce) op.reduce.push_back(tuner_.candidates()[index].recipe);
+  logs_.write(group, op);
+}
+
+void Tuning::on_chunk_choice(const MemberGroup& group, const TensorState& state, std::uint32_t lane,
+                             const event::ChunkChoice& chosen) {
+  if (!logs_.is_written(group)) return;
+  tuner::LoggedChunk chunk;
+  chunk.tensor = state.name;
+  chunk.use = chosen.use;
+  chunk.lane = lane;
+  chunk.leg = static_cast<std::uint32_t>(chosen.leg);
+  chunk.chunk = chosen.chunk;
+  chunk.recipe = tuner_.candidates()[chosen.candidate].recipe;
+  logs_.write(group, chunk);
+}
+
 // Short ops come by the dozen: one decision for all of them.
 void Tuning::decide() {
   for (const std::uint64_t number : to_decide_) {
@@ -320,27 +320,6 @@ void Tuning::decide() {
     publish(number, found->second);
   }
   to_decide_.clear();
-}
-
-void Tuning::observe_lanes() {
-  const std::uint64_t now = clock_.now_ns();
-  if (now < lanes_seen_ns_ + kLanesEveryNs) return;
-  lanes_seen_ns_ = now;
-  LaneTotals totals;
-  for (const LaneCounters* lane : lanes_) {
-    totals.busy_ns += lane->busy_ns.load(std::memory_order_relaxed);
-    totals.codec_ns += lane->codec_ns.load(std::memory_order_relaxed);
-    totals.block_bytes += lane->block_bytes.load(std::memory_order_relaxed);
-    totals.blocks += lane->blocks.load(std::memory_order_relaxed);
-  }
-  if (totals.blocks < lane_totals_.blocks + 16) return;
-  tuner::LaneMeasurement lane;
-  lane.busy_ns = static_cast<double>(totals.busy_ns - lane_totals_.busy_ns);
-  lane.codec_ns = static_cast<double>(totals.codec_ns - lane_totals_.codec_ns);
-  lane.wire_bytes = totals.block_bytes - lane_totals_.block_bytes;
-  lane.blocks = totals.blocks - lane_totals_.blocks;
-  lane_totals_ = totals;
-  tuner_.observe_lane(lane);
 }
 
 int Tuning::take_results() {
@@ -366,11 +345,8 @@ int Tuning::take_results() {
 void Tuning::want_samples() {
   if (shadow_ == nullptr || tensors_.empty()) return;
   const std::uint64_t now = clock_.now_ns();
-  std::uint64_t busy_ns = 0;
-  for (const LaneCounters* lane : lanes_) {
-    busy_ns += lane->busy_ns.load(std::memory_order_relaxed);
-  }
-  if (static_cast<double>(shadow_->cpu_ns()) > kShadowShare * static_cast<double>(busy_ns)) return;
+  const auto busy_ns = static_cast<double>(lanes_.busy_ns());
+  if (static_cast<double>(shadow_->cpu_ns()) > kShadowShare * busy_ns) return;
   auto next = tensors_.lower_bound(next_sample_);
   if (next == tensors_.end()) next = tensors_.begin();
   next_sample_ = next->first + 1;
@@ -399,42 +375,10 @@ int Tuning::do_work() {
   const Spent spent(*this);
   const int work = take_results();
   decide();
-  observe_lanes();
+  if (const auto lane = lanes_.since_last(clock_.now_ns())) tuner_.observe_lane(*lane);
   want_samples();
-  if (!settings_.memory_file.empty() && clock_.now_ns() >= saved_ns_ + kSaveEveryNs) save();
+  if (memory_.is_due()) save();
   return work;
-}
-
-// ---- Across a restart
-
-void Tuning::load() {
-  std::error_code error;
-  if (settings_.memory_file.empty() || !std::filesystem::exists(settings_.memory_file, error)) {
-    return;
-  }
-  std::ifstream file(settings_.memory_file);
-  const auto document = nlohmann::json::parse(file, nullptr, false);
-  const Status recalled = document.is_discarded()
-                              ? Status(fail(Errc::corrupt_data, "it is not a JSON document"))
-                              : tuner_.recall(document);
-  if (recalled) return;
-  spdlog::warn("what the tuner had learnt is lost: {}: {}", settings_.memory_file,
-               recalled.error().text);
-}
-
-void Tuning::save() {
-  saved_ns_ = clock_.now_ns();
-  if (settings_.memory_file.empty()) return;
-  const std::string fresh = settings_.memory_file + ".new";
-  std::ofstream file(fresh);
-  file << json_text(tuner_.remember()) << "\n";
-  file.close();
-  std::error_code error;
-  if (file) std::filesystem::rename(fresh, settings_.memory_file, error);
-  if (file && !error) return;
-  spdlog::warn("cannot write what the tuner has learnt to {}: {}; what it had learnt before stays",
-               fresh, error ? error.message() : std::strerror(errno));
-  std::filesystem::remove(fresh, error);
 }
 
 }  // namespace tern::daemon

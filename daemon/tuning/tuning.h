@@ -1,12 +1,11 @@
 #pragma once
 
 // The conductor's part of tuning: it tells tuner::Tuner what lanes and shadow have measured,
-// publishes its choices to the lanes, and keeps logs, policy and memory. docs/tuner.md.
+// publishes its choices to the lanes, and tells its logs and the operator. docs/tuner.md.
 
 #include <array>
 #include <cstdint>
 #include <deque>
-#include <fstream>
 #include <functional>
 #include <map>
 #include <memory>
@@ -21,7 +20,11 @@
 #include "daemon/lane/lane_settings.h"
 #include "daemon/lane/shadow.h"
 #include "daemon/membership/member_group.h"
+#include "daemon/tuning/candidates.h"
+#include "daemon/tuning/choice_logs.h"
+#include "daemon/tuning/lane_work.h"
 #include "daemon/tuning/recipe_change.h"
+#include "daemon/tuning/tuner_memory.h"
 #include "daemon/tuning/tuning_policy.h"
 #include "tuner/tuner.h"
 
@@ -34,9 +37,6 @@ struct TuningSettings {
   std::string memory_file;       // what was learnt, across restarts; empty: nowhere
 };
 
-// The text of a setting to its recipes: separated by spaces, raw first.
-std::vector<std::string> split_candidates(const std::string& text);
-
 class Tuning {
  public:
   static Result<std::unique_ptr<Tuning>> create(const TuningSettings& settings, const Clock& clock);
@@ -46,7 +46,7 @@ class Tuning {
   // Where samples come from; without one the tuner knows nothing and stays raw. Outlives this.
   void set_shadow(Shadow* shadow) { shadow_ = shadow; }
   // What a lane does is counted there, which outlives this.
-  void add_lane(const LaneCounters& counters) { lanes_.push_back(&counters); }
+  void add_lane(const LaneCounters& counters) { lanes_.add(counters); }
   // Is told whenever a tensor is sent otherwise from now on.
   void set_change_sink(std::function<void(const RecipeChange&)> sink) {
     change_sink_ = std::move(sink);
@@ -63,7 +63,7 @@ class Tuning {
   Status begin(MemberGroup& group, TensorState& state, const std::string& level,
                const std::string& replay);
   void end(const TensorState& state);
-  void group_ended(const MemberGroup& group) { logs_.erase(group.number); }
+  void group_ended(const MemberGroup& group) { logs_.end(group); }
 
   // ---- What has happened ----
   void on_op(MemberGroup& group, const TensorState& state, const OpRecord& record);
@@ -73,7 +73,7 @@ class Tuning {
                        const event::ChunkChoice& chosen);
   int do_work();
   std::uint64_t next_deadline_ns() const;
-  void save();
+  void save() { memory_.save(tuner_); }
 
   // ---- For the operator ----
   std::string choice_text(const TensorState& state) const;
@@ -119,32 +119,12 @@ class Tuning {
     std::uint64_t begin_;
   };
 
-  // The candidates of the settings, as texts and as recipes.
-  struct Candidates {
-    std::vector<tuner::Candidate> texts;
-    std::shared_ptr<const CandidateRecipes> recipes;
-  };
-  // One declaration that names a log of choices.
-  struct Replay {
-    const std::string& name;
-    const MemberGroup& group;
-    const TensorState& state;
-    std::uint32_t unusable = 0;  // candidates that the tensor cannot have, as bits
-  };
-
-  Tuning(TuningSettings settings, const Clock& clock, Candidates candidates, TuningPolicy policy);
-  static Result<Candidates> read_candidates(const TuningSettings& settings);
+  Tuning(const TuningSettings& settings, const Clock& clock, Candidates candidates,
+         TuningPolicy policy);
   Status resolve_level(const Tuned& tuned, tuner::Level& level,
                        std::optional<tuner::Bounds>& bounds) const;
-  Status load_replay(const Replay& replay, TensorTuning& tuning) const;
-  // What its blocks were sent by; the number of candidates: by none of them.
-  std::size_t index_of(const std::string& recipe) const;
-  Status replay_ops(const Replay& replay, const tuner::ChoiceLog& log, TensorTuning& tuning) const;
-  Status replay_chunks(const Replay& replay, const tuner::ChoiceLog& log,
-                       TensorTuning& tuning) const;
   tuner::TensorInfo info_of(const MemberGroup& group, const TensorState& state,
                             const Tuned& tuned) const;
-  void load();
   void publish(std::uint64_t number, Tuned& tuned);
   void decide();
   void tell_change(std::uint64_t number, const Tuned& tuned, bool stays) const;
@@ -155,37 +135,29 @@ class Tuning {
     std::uint32_t lane;
   };
   void observe_rates(const MemberGroup& group, const Tuned& tuned, const EndedOp& op);
-  void observe_lanes();
   int take_results();
   void want_samples();
   nlohmann::json describe(std::uint64_t number, const Tuned& tuned, bool all) const;
-  std::ofstream* log_of(const MemberGroup& group);
 
-  TuningSettings settings_;
   const Clock& clock_;
   std::shared_ptr<const CandidateRecipes> recipes_;
   TuningPolicy policy_;
   std::uint64_t policy_version_ = 0;
   tuner::Tuner tuner_;
   std::uint16_t list_;  // which list of candidates it is, for other nodes
+  TunerMemory memory_;
+  ChoiceLogs logs_;
+  LaneWork lanes_;
   Shadow* shadow_ = nullptr;
   std::function<void(const RecipeChange&)> change_sink_;
-  std::vector<const LaneCounters*> lanes_;
-  std::map<std::uint64_t, Tuned> tensors_;       // by TensorTuning::number
-  std::vector<std::uint64_t> to_decide_;         // of which an op has ended
-  std::map<std::uint64_t, std::ofstream> logs_;  // by group number
-  std::map<std::string, double> last_rates_;     // by peer and lane
+  std::map<std::uint64_t, Tuned> tensors_;    // by TensorTuning::number
+  std::vector<std::uint64_t> to_decide_;      // of which an op has ended
+  std::map<std::string, double> last_rates_;  // by peer and lane
   std::uint64_t next_number_ = 1;
   std::uint64_t next_sample_ = 0;  // whose turn it is
-  std::uint64_t lanes_seen_ns_ = 0;
   std::uint64_t op_seen_ns_ = 0;
-  std::uint64_t saved_ns_ = 0;
   std::uint64_t decisions_ = 0, switches_ = 0;
   std::uint64_t spent_ns_ = 0;  // on the conductor's thread
-  struct LaneTotals {
-    std::uint64_t busy_ns = 0, codec_ns = 0, block_bytes = 0, blocks = 0;
-  };
-  LaneTotals lane_totals_;
 };
 
 }  // namespace tern::daemon

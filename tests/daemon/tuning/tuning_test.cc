@@ -8,50 +8,22 @@
 namespace tern::daemon::tuning_test {
 namespace {
 
-using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
 using TuningTest = TuningRig;
 
 // ---- Its settings
 
-Result<std::unique_ptr<Tuning>> created(const std::string& candidates,
-                                        const std::string& policy = "") {
+Result<std::unique_ptr<Tuning>> created(const std::string& policy) {
   static const ManualClock kClock;
   TuningSettings settings;
-  settings.candidates = split_candidates(candidates);
   settings.policy = policy;
   return Tuning::create(settings, kClock);
 }
 
-std::string mistake_in(const std::string& candidates) {
-  const auto tuning = created(candidates);
-  EXPECT_FALSE(tuning) << candidates;
-  return tuning ? "" : tuning.error().text;
-}
-
-TEST(TuningSettings, CandidatesAreSeparatedBySpaces) {
-  EXPECT_THAT(split_candidates("  raw ef(bf16)   3lc:s=1 "),
-              ElementsAre("raw", "ef(bf16)", "3lc:s=1"));
-  EXPECT_TRUE(split_candidates(" ").empty());
-}
-
-TEST(TuningSettings, CandidatesAreThoseBetweenWhichItMayChange) {
-  EXPECT_THAT(mistake_in("raw 3lx"), HasSubstr("candidates: "));
-  EXPECT_THAT(mistake_in("lossless raw"), HasSubstr("the first must be raw"));
-  for (const char* one : {"auto", "none(bf16)", "diana(qsgd:levels=7)", "ef21(topk:p=0.1)",
-                          "xordelta", "ef(3lc:scale=tensor)"}) {
-    EXPECT_THAT(mistake_in(std::string("raw ") + one), HasSubstr(" cannot be one")) << one;
-  }
-  std::string many = "raw";
-  for (std::size_t i = 1; i < tuner::kMaxCandidates; ++i) many += " lossless";
-  EXPECT_TRUE(created(many));
-  EXPECT_THAT(mistake_in(many + " lossless"), HasSubstr("at most 16 recipes"));
-}
-
 TEST(TuningSettings, APolicyIsRead) {
-  EXPECT_FALSE(created("", "* reckless"));
-  const auto tuning = created("", "* conservative");
+  EXPECT_FALSE(created("* reckless"));
+  const auto tuning = created("* conservative");
   ASSERT_TRUE(tuning);
   EXPECT_EQ((*tuning)->policy().advice("job", "weights").level, tuner::Level::conservative);
   EXPECT_EQ((*tuning)->recipes()->size(), tuner::usual_candidates().size());
@@ -365,29 +337,6 @@ TEST_F(RememberingTuning, SavesByItself) {
   tuning->do_work();
   restart();
   EXPECT_TRUE(knows(*group));
-}
-
-TEST_F(RememberingTuning, ADamagedFileIsIgnored) {
-  for (const char* text : {"", "{", "[1, 2]", R"({"version": "none"})"}) {
-    std::ofstream(settings.memory_file) << text;
-    restart();
-    EXPECT_FALSE(knows(*group)) << text;
-  }
-}
-
-TEST_F(RememberingTuning, WhatCannotBeWrittenLeavesTheOldFile) {
-  learn();
-  tuning->save();
-  const std::string before = text_of(settings.memory_file);
-  ASSERT_FALSE(before.empty());
-  ASSERT_TRUE(std::filesystem::create_directory(settings.memory_file + ".new"));
-  const auto other = declare("other");
-  ASSERT_TRUE(begin(*other));
-  measure(*other);
-  tuning->save();
-  EXPECT_EQ(text_of(settings.memory_file), before);
-  tuning->save();
-  EXPECT_NE(text_of(settings.memory_file), before) << "nothing is in its way any more";
 }
 
 }  // namespace

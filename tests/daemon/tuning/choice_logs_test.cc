@@ -1,4 +1,6 @@
-// Logs of choices: written as the tuner chooses, and replayed.
+// Logs of choices, as a tuner's tables have them written and replayed.
+
+#include "daemon/tuning/choice_logs.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
