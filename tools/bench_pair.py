@@ -7,18 +7,21 @@ OLD and NEW are folders with bin/ternd, bin/ternctl and lib/libtern.so.1; NEW ha
 builds' daemons run all the time, two nodes each, on a link that is not shaped. A rank is a client of both,
 of each through that build's own library, and in a round has one operation with each, in a random order and
 on the same values. A start is new daemons and new ranks; its
-rounds are cut into blocks. A block's ratio is new time by old time, of medians. Printed are the geometric
-mean of all blocks' ratios and its 95 % interval (Student's t, of logarithms). The same folder twice shows
-what the measurement itself makes of no difference. --record OLD_COMMIT NEW_COMMIT writes the figures to
-docs/benchmarks.md and adds them to bench/history/pairs.jsonl.
+rounds are cut into blocks. A block's ratio is new time by old time, of medians or of another quantile.
+Printed are the geometric mean of all blocks' ratios and its 95 % interval (Student's t, of logarithms). The
+same folder twice shows what the measurement itself makes of no difference. --hogs has processes beside it
+that compute and do nothing else, all in the ordinary class. --record OLD_COMMIT NEW_COMMIT writes the
+figures to docs/benchmarks.md and adds them to bench/history/pairs.jsonl.
 """
 
 import argparse
+import contextlib
 import json
 import math
 import os
 import pathlib
 import statistics
+import subprocess
 import sys
 import tempfile
 import time
@@ -48,10 +51,30 @@ def interval(ratios):
     return math.exp(mean), math.exp(mean - half), math.exp(mean + half)
 
 
-def medians_of_blocks(seconds, blocks):
+def quantile(values, share):
+    """Between the two values where it lies; the median is that of 0.5."""
+    ordered = sorted(values)
+    place = share * (len(ordered) - 1)
+    below = math.floor(place)
+    above = min(below + 1, len(ordered) - 1)
+    return ordered[below] + (place - below) * (ordered[above] - ordered[below])
+
+
+def quantiles_of_blocks(seconds, blocks, share):
     size = max(len(seconds) // blocks, 1)
-    return [statistics.median(seconds[first:first + size])
+    return [quantile(seconds[first:first + size], share)
             for first in range(0, size * (len(seconds) // size), size)]
+
+
+@contextlib.contextmanager
+def hogs(count):
+    running = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(count)]
+    try:
+        yield
+    finally:
+        for hog in running:
+            hog.kill()
+            hog.wait()
 
 
 def measure(options, logs, start):
@@ -66,11 +89,11 @@ def measure(options, logs, start):
         order = (old, new) if start % 2 else (new, old)
         libraries = [(options.old if side is old else options.new) / "lib/libtern.so.1" for side in order]
         rows = []
-        for size, weight in SIZES.items():
-            rows += run_ranks(new, f"start{start}-{size}", lambda rank, size=size, weight=weight: [
+        for size in options.sizes:
+            rows += run_ranks(new, f"start{start}-{size}", lambda rank, size=size: [
                 "--socket", *(side.socket(rank) for side in order),
                 "--library", *libraries, "--recipe", *RECIPES,
-                "--bytes", size, "--seconds", options.seconds * weight, "--settle", 4,
+                "--bytes", size, "--seconds", options.seconds * SIZES[size], "--settle", 4,
                 "--max-rounds", 1_000_000, "--seed", start + 1, "--all-times"], sockets=False)
     finally:
         for nodes in sides:
@@ -79,7 +102,7 @@ def measure(options, logs, start):
     for row in rows:
         is_new = order[row["daemon"]] is new
         times.setdefault((row["contestant"], row["bytes"]), {})[is_new] = \
-            medians_of_blocks(row["seconds"], options.blocks)
+            quantiles_of_blocks(row["seconds"], options.blocks, options.quantile)
     return {case: [new / old for new, old in zip(of_case[True], of_case[False])]
             for case, of_case in times.items()}
 
@@ -115,17 +138,24 @@ def main():
     parser.add_argument("--starts", type=int, default=8)
     parser.add_argument("--blocks", type=int, default=8, help="of the rounds of a start")
     parser.add_argument("--seconds", type=float, default=4, help="in a start, for the smallest size")
+    parser.add_argument("--sizes", nargs="+", choices=SIZES, default=list(SIZES))
+    parser.add_argument("--quantile", type=float, default=0.5, help="of a block's times, from 0 to 1")
+    parser.add_argument("--hogs", type=int, default=0,
+                        help="processes that compute; nothing has the real-time class then")
     parser.add_argument("--no-real-time", dest="real_time", action="store_false",
                         help="do not use the kernel's real-time class")
     parser.add_argument("--record", nargs=2, metavar=("OLD_COMMIT", "NEW_COMMIT"))
     options = parser.parse_args()
     if options.starts * options.blocks < 2:
         parser.error("an interval needs two blocks at least")
+    if options.record and (options.hogs or options.quantile != 0.5 or options.sizes != list(SIZES)):
+        parser.error("the page has medians of all sizes without hogs")
+    options.real_time &= options.hogs == 0
     real_time = take_real_time(options)
     if not real_time:
         print("in the ordinary scheduling class")
     ratios = {}
-    with tempfile.TemporaryDirectory(prefix="bench-pair-logs-") as logs:
+    with tempfile.TemporaryDirectory(prefix="bench-pair-logs-") as logs, hogs(options.hogs):
         for start in range(options.starts):
             for case, of_start in measure(options, logs, start).items():
                 ratios.setdefault(case, []).extend(of_start)
