@@ -7,7 +7,7 @@
 #include <utility>
 
 #include "daemon/control/foreign_json.h"
-#include "daemon/membership/coordinator.h"
+#include "daemon/membership/group_proofs.h"
 #include "daemon/membership/hmac.h"
 #include "daemon/service/log.h"
 

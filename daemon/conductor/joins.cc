@@ -4,7 +4,7 @@
 #include <array>
 #include <cstring>
 
-#include "daemon/membership/coordinator.h"
+#include "daemon/membership/group_proofs.h"
 #include "daemon/membership/hmac.h"
 #include "daemon/membership/member_list.h"
 

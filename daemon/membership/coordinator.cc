@@ -1,15 +1,14 @@
 #include "daemon/membership/coordinator.h"
 
 #include <algorithm>
-#include <cstring>
-#include <functional>
+#include <nlohmann/json.hpp>
 #include <utility>
 
-#include "collective/group_ops.h"
 #include "daemon/control/foreign_json.h"
+#include "daemon/membership/epoch_terms.h"
+#include "daemon/membership/group_proofs.h"
 #include "daemon/membership/hmac.h"
 #include "daemon/membership/member_list.h"
-#include "shm/sharding.h"
 
 namespace tern::daemon {
 namespace {
@@ -21,16 +20,6 @@ std::string random_hex() {
   std::array<std::byte, 16> bytes;
   random_bytes(bytes);
   return to_hex(bytes);
-}
-
-std::string joined(std::initializer_list<std::string> parts) {
-  std::string all;
-  for (const auto& part : parts) {
-    all += std::to_string(part.size());
-    all += ':';
-    all += part;
-  }
-  return all;
 }
 
 std::string loss_of(const std::string& address, const std::vector<std::uint32_t>& ranks,
@@ -45,51 +34,10 @@ std::string loss_of(const std::string& address, const std::vector<std::uint32_t>
 
 }  // namespace
 
-std::string join_proof(std::span<const std::byte> secret, const JoinProof& join) {
-  std::string text = joined({"tern join", join.uid, join.member_nonce, join.challenge, join.node,
-                             std::to_string(join.rank), std::to_string(join.size)});
-  if (!join.split.empty()) text += joined({join.split});
-  return to_hex(hmac_sha256(secret, {bytes_of(text)}));
-}
-
-std::string members_proof(std::span<const std::byte> secret, const std::string& body) {
-  const std::string text = joined({"tern members", body});
-  return to_hex(hmac_sha256(secret, {bytes_of(text)}));
-}
-
-std::uint64_t group_token(std::span<const std::byte> secret, const std::string& uid,
-                          std::int64_t epoch, const std::string& incarnation) {
-  const std::string text = joined({"tern token", uid, std::to_string(epoch), incarnation});
-  const Digest digest = hmac_sha256(secret, {bytes_of(text)});
-  std::uint64_t token = 0;
-  std::memcpy(&token, digest.data(), sizeof(token));
-  return token;
-}
-
 void Coordinator::learn(const GroupId& id, std::uint32_t user) {
+  if (!groups_.learn(id, user)) return;
   const std::string uid = to_hex(id.uid);
-  const auto last = groups_.find(uid);
-  if (last == groups_.end() || !last->second.known) {
-    const auto has = of_users_.find(user);
-    if (has != of_users_.end() && has->second.size() >= kGroupsPerUser) {
-      forget_oldest_idle(user);
-    }
-  }
-  if (!groups_.contains(uid)) make_room();
-  Group& group = groups_[uid];
-  if (group.known) {
-    // Whoever joins it: who was first is charged.
-    of_users_[group.user].erase(group.last_used);
-  } else {
-    group.user = user;
-  }
-  group.last_used = ++uses_;
-  of_users_[group.user][group.last_used] = uid;
-  if (group.known) return;
-  group.known = true;
-  group.place.reset();
-  group.secret = id.secret;
-  for (auto& [rank, joiner] : group.joiners) challenge(uid, rank, joiner);
+  for (auto& [rank, joiner] : groups_.at(uid).joiners) challenge(uid, rank, joiner);
 }
 
 bool Coordinator::on_message(LinkRef from, const nlohmann::json& message) {
@@ -105,14 +53,14 @@ bool Coordinator::on_message(LinkRef from, const nlohmann::json& message) {
     on_withdraw(from, uid, message);
     return true;
   }
-  const auto found = groups_.find(uid);
+  if (type != "proof" && type != "ready" && type != "ended" && type != "left") return false;
+  Group* const found = groups_.find(uid);
+  if (found == nullptr) return true;
+  Group& group = *found;
   if (type == "proof") {
-    if (found != groups_.end()) on_proof(from, uid, message);
+    on_proof(from, uid, message);
     return true;
   }
-  if (type != "ready" && type != "ended" && type != "left") return false;
-  if (found == groups_.end()) return true;
-  Group& group = found->second;
   // The rest speaks of the current epoch, and only its members may.
   const auto node = std::find_if(group.nodes.begin(), group.nodes.end(),
                                  [from](const Node& one) { return one.link == from; });
@@ -128,14 +76,14 @@ bool Coordinator::on_message(LinkRef from, const nlohmann::json& message) {
     }
   } else if (type == "ended") {
     end_epoch(uid, group, errc_of(message, "code"), text_of(message, "text"));
-    forget_unused();
+    groups_.forget_unused();
   } else if (type == "left") {
     const auto rank = static_cast<std::uint32_t>(number_of(message, "rank", -1));
-    if (std::find(node->ranks.begin(), node->ranks.end(), rank) == node->ranks.end()) return true;
+    if (!node->has(rank)) return true;
     group.left.insert(rank);
     if (group.left.size() == group.ranks) {
       end_epoch(uid, group, Errc::group_left, "all ranks have left the group");
-      forget_unused();
+      groups_.forget_unused();
     }
   }
   return true;
@@ -158,8 +106,8 @@ void Coordinator::on_join(LinkRef from, const std::string& uid, const nlohmann::
   if (const Status allowed = judge_split(from, uid, *said); !allowed) {
     return refuse({uid, rank}, joiner.asker(), allowed.error().code, allowed.error().text);
   }
-  if (const auto known = groups_.find(uid); known != groups_.end()) {
-    auto& joiners = known->second.joiners;
+  if (Group* const known = groups_.find(uid)) {
+    auto& joiners = known->joiners;
     const auto waiting = joiners.find(rank);
     if (waiting != joiners.end() && waiting->second.link == from) {
       joiners.erase(waiting);
@@ -175,39 +123,25 @@ void Coordinator::on_join(LinkRef from, const std::string& uid, const nlohmann::
   }
   if (const Status admitted = admit(uid, joiner); !admitted) {
     refuse({uid, rank}, joiner.asker(), admitted.error().code, admitted.error().text);
-    return forget_if_unused(uid);
+    return groups_.forget_if_unused(uid);
   }
-  Group& group = groups_[uid];
+  Group& group = groups_.at(uid);
   joiner.deadline_ns = clock_.now_ns() + kStrangerNs;
   Joiner& stored = group.joiners[rank] = std::move(joiner);
   if (group.known) challenge(uid, rank, stored);
 }
 
 Status Coordinator::admit(const std::string& uid, Joiner& joiner) {
-  if (joiner.link == kSelf) return {};
+  if (joiner.link == kSelf) {
+    groups_.add_own(uid);
+    return {};
+  }
   const std::string source = sender_.source_of(joiner.link);
   joiner.place = joiners_.take(source);
-  if (!joiner.place) {
-    return fail(Errc::quota_exceeded, "the coordinator holds " +
-                                          std::to_string(joiners_.of(source)) +
-                                          " joins that came from " + source +
-                                          ", as many as it has room for; try again later");
-  }
-  if (groups_.contains(uid)) return {};
-  auto place = strangers_.take(source);
-  if (place && !make_room()) {
-    return fail(Errc::quota_exceeded, "the coordinator has " + std::to_string(kMaxGroups) +
-                                          " groups with ranks, as many as it has room for; try "
-                                          "again later");
-  }
-  if (!place) {
-    return fail(Errc::quota_exceeded,
-                "the coordinator holds joins of " + std::to_string(strangers_.of(source)) +
-                    " groups from " + source +
-                    " that nobody on its node knows, as many as it has room for; try again later");
-  }
-  groups_[uid].place = std::move(place);
-  return {};
+  if (joiner.place) return groups_.add_stranger(uid, source);
+  return fail(Errc::quota_exceeded, "the coordinator holds " + std::to_string(joiners_.of(source)) +
+                                        " joins that came from " + source +
+                                        ", as many as it has room for; try again later");
 }
 
 void Coordinator::challenge(const std::string& uid, std::uint32_t rank, Joiner& joiner) {
@@ -221,7 +155,7 @@ void Coordinator::challenge(const std::string& uid, std::uint32_t rank, Joiner& 
 }
 
 void Coordinator::on_proof(LinkRef from, const std::string& uid, const nlohmann::json& message) {
-  Group& group = groups_[uid];
+  Group& group = groups_.at(uid);
   const auto rank = static_cast<std::uint32_t>(number_of(message, "rank", -1));
   const auto found = group.joiners.find(rank);
   if (found == group.joiners.end() || found->second.link != from ||
@@ -242,7 +176,6 @@ void Coordinator::on_proof(LinkRef from, const std::string& uid, const nlohmann:
   if (group.phase != Phase::gathering) {
     const std::string address = joiner.says.address;
     for (const Node& node : group.nodes) {
-      const bool taken = std::find(node.ranks.begin(), node.ranks.end(), rank) != node.ranks.end();
       if (node.id != joiner.says.node && node.address == address) {
         const Asker asks = joiner.asker();
         // Another daemon answers at this node's address: the one in the group is gone.
@@ -254,7 +187,7 @@ void Coordinator::on_proof(LinkRef from, const std::string& uid, const nlohmann:
         }
         break;
       }
-      if (taken && !group.left.contains(rank)) {
+      if (node.has(rank) && !group.left.contains(rank)) {
         return drop({uid, rank}, Errc::rank_taken,
                     "rank " + std::to_string(rank) + " is in use by node " + node.address);
       }
@@ -270,9 +203,7 @@ void Coordinator::on_proof(LinkRef from, const std::string& uid, const nlohmann:
   joiner.proven = true;
   group.size = static_cast<std::uint32_t>(size);
   tell_waiting(uid, group);
-  const auto proven = std::count_if(group.joiners.begin(), group.joiners.end(),
-                                    [](const auto& one) { return one.second.proven; });
-  if (group.phase != Phase::gathering || proven != size) return;
+  if (group.phase != Phase::gathering || group.proven() != group.size) return;
   if (group.part == Part::gathering) return divide_gathered(uid);
   start_epoch(uid, group);
 }
@@ -283,13 +214,13 @@ void Coordinator::on_withdraw(LinkRef from, const std::string& uid, const nlohma
   const auto rank = static_cast<std::uint32_t>(number_of(message, "rank", -1));
   const std::string nonce = text_of(message, "nonce");
   if (nonce.size() != kNonceDigits) return;
-  if (const auto found = groups_.find(uid); found != groups_.end()) {
-    auto& joiners = found->second.joiners;
+  if (Group* const found = groups_.find(uid)) {
+    auto& joiners = found->joiners;
     const auto joiner = joiners.find(rank);
     if (joiner != joiners.end() && joiner->second.link == from &&
         joiner->second.says.nonce == nonce) {
       joiners.erase(joiner);
-      forget_if_unused(uid);
+      groups_.forget_if_unused(uid);
     }
   }
   sender_.send(from, {{"t", "withdrawn"}, {"uid", uid}, {"rank", rank}, {"nonce", nonce}});
@@ -329,13 +260,7 @@ void Coordinator::tell_waiting(const std::string& uid, Group& group) {
 void Coordinator::start_epoch(const std::string& uid, Group& group) {
   std::vector<Node> nodes;  // in order of their lowest rank, because joiners are in order of rank
   std::map<std::string, std::vector<std::string>> nonces;  // of their joins
-  std::int64_t lanes = 16, chunk_bytes = 1 << 30, eager_bytes = 1 << 30, max_ops = 1 << 20;
-  std::int64_t cut = static_cast<std::int64_t>(shm::kNewestCut);
-  std::int64_t eager_form = static_cast<std::int64_t>(collective::kNewestEagerForm);
-  std::int64_t rooted_form = static_cast<std::int64_t>(collective::kNewestRootedForm);
-  std::int64_t lossy_min = 0, op_timeout_ms = 0, common = -1;
-  bool verify = false;
-  std::int64_t seed = group.joiners.begin()->second.says.seed;
+  EpochTerms terms;
   for (auto& [rank, joiner] : group.joiners) {
     if (!joiner.proven) continue;
     auto node = std::find_if(nodes.begin(), nodes.end(),
@@ -347,17 +272,7 @@ void Coordinator::start_epoch(const std::string& uid, Group& group) {
     node->ranks.push_back(rank);
     const JoinTerms& says = joiner.says;
     nonces[says.node].push_back(says.nonce);
-    lanes = std::clamp<std::int64_t>(says.lanes, 1, lanes);
-    chunk_bytes = std::clamp<std::int64_t>(says.chunk_bytes, 16 << 10, chunk_bytes);
-    eager_bytes = std::clamp<std::int64_t>(says.eager_bytes, 0, eager_bytes);
-    cut = std::clamp<std::int64_t>(says.cut, 1, cut);
-    eager_form = std::clamp<std::int64_t>(says.eager_form, 1, eager_form);
-    rooted_form = std::clamp<std::int64_t>(says.rooted_form, 1, rooted_form);
-    max_ops = std::clamp<std::int64_t>(says.max_ops, 1, max_ops);
-    lossy_min = std::max(lossy_min, says.lossy_min);
-    op_timeout_ms = std::max(op_timeout_ms, says.op_timeout_ms);
-    verify = verify || says.verify;
-    common = common < 0 ? says.completed : std::min(common, says.completed);
+    terms.add(says);
   }
   std::string problem;
   if (nodes.size() > collective::kMaxNodes) problem = "a group spans at most 64 nodes";
@@ -379,19 +294,9 @@ void Coordinator::start_epoch(const std::string& uid, Group& group) {
                          {"epoch", group.epoch + 1},
                          {"incarnation", group.incarnation},
                          {"size", group.size},
-                         {"lanes", lanes},
-                         {"chunk_bytes", chunk_bytes},
-                         {"eager_bytes", std::min(eager_bytes, chunk_bytes)},
-                         {"max_ops", max_ops},
-                         {"cut", cut},
-                         {"eager_form", eager_form},
-                         {"rooted_form", rooted_form},
-                         {"lossy_min", lossy_min},
-                         {"op_timeout_ms", op_timeout_ms},
-                         {"verify", verify},
-                         {"seed", seed},
-                         {"last_common_op", group.epoch == 0 ? 0 : common},
+                         {"last_common_op", group.epoch == 0 ? 0 : terms.common_op()},
                          {"nodes", nlohmann::json::array()}};
+  terms.write_to(body);
   for (const Node& node : nodes) {
     body["nodes"].push_back({{"id", node.id},
                              {"address", node.address},
@@ -427,9 +332,7 @@ void Coordinator::end_epoch(const std::string& uid, Group& group, Errc code,
   group.end = fail(code, text.substr(0, kMaxEndText));
   end_gatherings(uid, code, text);
   // Ranks that rejoined before they heard of the end were waiting for it.
-  const auto proven = std::count_if(group.joiners.begin(), group.joiners.end(),
-                                    [](const auto& one) { return one.second.proven; });
-  if (!group.joiners.empty() && proven == group.size) start_epoch(uid, group);
+  if (!group.joiners.empty() && group.proven() == group.size) start_epoch(uid, group);
 }
 
 void Coordinator::add_links(std::set<LinkRef>& links) const {
@@ -446,21 +349,13 @@ bool Coordinator::is_gathering() const {
 }
 
 bool Coordinator::has_begun(const std::string& uid) const {
-  const auto found = groups_.find(uid);
-  return found != groups_.end() &&
-         (found->second.phase != Phase::gathering || found->second.is_waited_for());
+  const Group* const group = groups_.find(uid);
+  return group != nullptr && (group->phase != Phase::gathering || group->is_waited_for());
 }
 
 std::size_t Coordinator::groups_of_others() const {
-  const auto is_of_others = [](const auto& one) {
-    const Group& group = one.second;
-    return std::any_of(group.nodes.begin(), group.nodes.end(),
-                       [](const Node& node) { return node.link != kSelf; }) ||
-           std::any_of(group.joiners.begin(), group.joiners.end(), [](const auto& joining) {
-             return joining.second.proven && joining.second.link != kSelf;
-           });
-  };
-  return static_cast<std::size_t>(std::count_if(groups_.begin(), groups_.end(), is_of_others));
+  return static_cast<std::size_t>(std::count_if(
+      groups_.begin(), groups_.end(), [](const auto& one) { return one.second.is_of_others(); }));
 }
 
 void Coordinator::on_link_lost(LinkRef link, const std::string& why) {
@@ -472,7 +367,7 @@ void Coordinator::on_link_lost(LinkRef link, const std::string& why) {
     group.loss = loss_of(node->address, node->ranks, why);
     lost_.push_back(uid);
   }
-  forget_unused();
+  groups_.forget_unused();
 }
 
 int Coordinator::end_lost(const TimeSlice& slice) {
@@ -489,10 +384,32 @@ int Coordinator::end_lost(const TimeSlice& slice) {
 
 // Also where somebody speaks of the group before its turn has come.
 void Coordinator::end_if_lost(const std::string& uid) {
-  const auto found = groups_.find(uid);
-  if (found == groups_.end() || found->second.loss.empty()) return;
-  end_epoch(uid, found->second, Errc::peer_lost, std::string(found->second.loss));
-  forget_unused();
+  Group* const group = groups_.find(uid);
+  if (group == nullptr || group->loss.empty()) return;
+  end_epoch(uid, *group, Errc::peer_lost, std::string(group->loss));
+  groups_.forget_unused();
+}
+
+bool Coordinator::expire(const TimeSlice& slice) {
+  const std::uint64_t now = clock_.now_ns();
+  bool is_in_time = true;
+  for (auto group = groups_.begin(); is_in_time && group != groups_.end(); ++group) {
+    auto& joiners = group->second.joiners;
+    for (auto at = joiners.begin(); is_in_time && at != joiners.end();) {
+      const auto& [rank, joiner] = *at++;
+      if (joiner.proven || joiner.link == kSelf || now < joiner.deadline_ns) continue;
+      if (group->second.known) {
+        drop({group->first, rank}, Errc::timeout, "no proof of the group's secret came in time");
+      } else {
+        drop({group->first, rank}, Errc::unknown_group,
+             "nobody on the coordinator's node has joined the group; was its daemon restarted? "
+             "mint a new id");
+      }
+      is_in_time = !slice.is_over();
+    }
+  }
+  groups_.forget_unused();
+  return is_in_time;
 }
 
 }  // namespace tern::daemon

@@ -5,12 +5,9 @@
 // group's secret, which never crosses the wire (challenge and HMAC). Before, anybody may have sent
 // it: what is not proven has bounds for each source of links, and a deadline.
 
-#include <algorithm>
-#include <array>
+#include <cstddef>
 #include <cstdint>
 #include <deque>
-#include <map>
-#include <optional>
 #include <set>
 #include <string>
 #include <vector>
@@ -18,6 +15,7 @@
 #include "base/clock.h"
 #include "base/time_slice.h"
 #include "daemon/membership/control_frames.h"
+#include "daemon/membership/coordinated_groups.h"
 #include "daemon/membership/group_id.h"
 #include "daemon/membership/join_terms.h"
 #include "daemon/service/shared_places.h"
@@ -29,18 +27,9 @@ class Coordinator {
   // REQUIRES: both outlive this.
   Coordinator(ControlSender& sender, const Clock& clock) : sender_(sender), clock_(clock) {}
 
-  // The known ones and the others.
-  static constexpr std::size_t kMaxGroups = 4096;
-  // Beyond, the user's own oldest group goes in which nobody is, as after a mint.
-  static constexpr std::size_t kGroupsPerUser = 1024;
   // Joins that came by links and wait, of all sources and of one. Ranks of this node, which have
   // quotas, always find a place.
   static constexpr SharedPlaces::Bounds kJoiners{8192, 1024};
-  // Groups that only joins of other nodes speak of, as after a restart of this daemon.
-  static constexpr SharedPlaces::Bounds kStrangers{2048, 256};
-  // Groups of a user, children of splits and minted ones together, beyond which nothing is split:
-  // the largest group and the split of it into single ranks.
-  static constexpr std::size_t kSplitGroupsPerUser = 2 * kGroupsPerUser;
   // An honest member answers a challenge at once, if its link lives.
   static constexpr std::uint64_t kProofNs = 30'000'000'000;
   // As long as a join may wait where nothing else is set.
@@ -68,62 +57,12 @@ class Coordinator {
   std::size_t groups_of_others() const;
 
  private:
-  enum class Phase : std::uint8_t { gathering, starting, active };
-  // Of a split: the ranks that gather for it, or a group that has come of it.
-  enum class Part : std::uint8_t { none, gathering, child };
-
-  // One that has asked, and how it is answered.
-  struct Asker {
-    LinkRef link = 0;
-    std::string nonce;
-  };
-  struct Joiner {
-    LinkRef link = 0;
-    JoinTerms says;
-    std::uint64_t deadline_ns = 0;  // of what is due from it, until it has proven itself
-    std::string challenge;
-    bool proven = false;
-    std::optional<SharedPlaces::Held> place;  // none: a rank of this node
-
-    Asker asker() const { return {link, says.nonce}; }
-  };
-  struct Node {
-    LinkRef link = 0;
-    std::string id;
-    std::string address;
-    std::vector<std::uint32_t> ranks;
-    bool ready = false;
-  };
-  struct Group {
-    bool known = false;
-    std::array<std::byte, 32> secret{};
-    std::uint32_t epoch = 0;
-    std::string incarnation;  // of the epoch, which has a random name too
-    std::int64_t splits = 0;  // of the epoch: one gathers at a time
-    Phase phase = Phase::gathering;
-    std::map<std::uint32_t, Joiner> joiners;  // for the next epoch
-    std::uint32_t size = 0;                   // what the first of them said
-    std::vector<Node> nodes;                  // of the current epoch
-    std::set<std::uint32_t> left;
-    std::uint32_t ranks = 0;
-    std::uint32_t user = 0;       // who is charged with it, if it is known
-    std::uint64_t last_used = 0;  // order of the last mint or join on this node, if it is known
-    std::optional<SharedPlaces::Held> place;  // while it is not known
-    Part part = Part::none;
-    std::string parent;  // uid of what is split; empty: it was minted
-    std::string loss;    // of a node, in words: by it the epoch ends; empty: it has all
-    Status end;          // why the epoch has ended, while none is current
-
-    bool idle() const { return phase == Phase::gathering && joiners.empty(); }
-    // Only joins of other nodes spoke of it, or it is a part of a split, to which nobody comes back.
-    bool is_unused() const { return joiners.empty() && (!known || (part != Part::none && idle())); }
-    bool is_waited_for() const {
-      return std::any_of(joiners.begin(), joiners.end(),
-                         [](const auto& one) { return one.second.proven; });
-    }
-  };
-  using ByUid = std::map<std::string, Group>;          // hex
-  using ByUse = std::map<std::uint64_t, std::string>;  // uids in the order of their last use
+  using Group = CoordinatedGroup;
+  using Phase = Group::Phase;
+  using Part = Group::Part;
+  using Asker = Group::Asker;
+  using Joiner = Group::Joiner;
+  using Node = Group::Node;
 
   // A rank of a group.
   struct Place {
@@ -141,7 +80,6 @@ class Coordinator {
   // its parent, for which the coordinator then has a group.
   Status judge_split(LinkRef from, const std::string& uid, const JoinTerms& says);
   void divide_gathered(const std::string& uid);
-  bool make_room_for_children(std::uint32_t user, std::size_t children);
   void evict_early(const std::string& uid);
   void begin_child(const GroupId& id, const std::vector<std::uint32_t>& ranks, Group& gathered);
   void end_if_lost(const std::string& uid);
@@ -152,34 +90,12 @@ class Coordinator {
   void tell_waiting(const std::string& uid, Group& group);
   void start_epoch(const std::string& uid, Group& group);
   void end_epoch(const std::string& uid, Group& group, Errc code, const std::string& text);
-  bool make_room();
-  bool forget_oldest_idle(std::uint32_t user);
-  // Those in which nobody is and which nobody can come back to.
-  void forget_unused();
-  void forget_if_unused(const std::string& uid);
-  ByUid::iterator forget(ByUid::iterator group);
 
   ControlSender& sender_;
   const Clock& clock_;
-  SharedPlaces joiners_{kJoiners};
-  SharedPlaces strangers_{kStrangers};
-  ByUid groups_;
-  std::map<std::uint32_t, ByUse> of_users_;  // the known ones
-  std::deque<std::string> lost_;             // uids of groups whose epoch has lost a node
-  std::uint64_t uses_ = 0;
+  SharedPlaces joiners_{kJoiners};  // outlives the groups
+  CoordinatedGroups groups_;
+  std::deque<std::string> lost_;  // uids of groups whose epoch has lost a node
 };
-
-// What a join is proven by.
-struct JoinProof {
-  std::string uid, member_nonce, challenge, node;
-  std::int64_t rank = 0, size = 0;
-  std::string split = {};  // text_of() its terms; empty: none
-};
-// What a member computes and the coordinator compares.
-std::string join_proof(std::span<const std::byte> secret, const JoinProof& join);
-// The body names the joins by their nonces, which prevents replay.
-std::string members_proof(std::span<const std::byte> secret, const std::string& body);
-std::uint64_t group_token(std::span<const std::byte> secret, const std::string& uid,
-                          std::int64_t epoch, const std::string& incarnation);
 
 }  // namespace tern::daemon

@@ -23,43 +23,37 @@ GroupId id_of(const std::string& uid, const std::array<std::byte, 32>& secret) {
 
 // What somebody who knows the secret has joined under the id of a split, before the split.
 void Coordinator::evict_early(const std::string& uid) {
-  const auto found = groups_.find(uid);
-  if (found == groups_.end() || found->second.part != Part::none) return;
-  Group& group = found->second;
+  Group* const found = groups_.find(uid);
+  if (found == nullptr || found->part != Part::none) return;
+  Group& group = *found;
   for (const auto& [rank, joiner] : group.joiners) {
     refuse({uid, rank}, joiner.asker(), Errc::permission_denied, kOfASplit);
   }
   group.joiners.clear();
   end_epoch(uid, group, Errc::permission_denied, kOfASplit);
-  if (group.known) of_users_[group.user].erase(group.last_used);
-  groups_.erase(found);
+  groups_.forget(uid);
 }
 
 Status Coordinator::judge_split(LinkRef from, const std::string& uid, const JoinTerms& says) {
   if (!says.split) {
-    const auto known = groups_.find(uid);
-    if (known == groups_.end() || known->second.part == Part::none) return {};
+    const Group* const known = groups_.find(uid);
+    if (known == nullptr || known->part == Part::none) return {};
     return fail(Errc::permission_denied, kOfASplit);
   }
   const SplitTerms& split = *says.split;
   end_if_lost(split.parent);
-  const auto found = groups_.find(split.parent);
-  if (found == groups_.end() || found->second.phase != Phase::active ||
-      found->second.epoch != split.epoch) {
+  const Group* const found = groups_.find(split.parent);
+  if (found == nullptr || found->phase != Phase::active || found->epoch != split.epoch) {
     // Its daemon may not have heard of the end yet, and the end names who was lost.
-    if (found != groups_.end() && found->second.epoch == split.epoch && !found->second.end) {
-      return found->second.end;
-    }
+    if (found != nullptr && found->epoch == split.epoch && !found->end) return found->end;
     return fail(Errc::epoch_ended, "the epoch of the group that is split has ended");
   }
   // Only the node of a rank speaks for it, so that nobody takes the place of another.
-  const Group& parent = found->second;
+  const Group& parent = *found;
   const auto rank = static_cast<std::uint32_t>(says.rank);
   const bool is_member =
-      std::any_of(parent.nodes.begin(), parent.nodes.end(), [from, rank](const Node& node) {
-        return node.link == from &&
-               std::find(node.ranks.begin(), node.ranks.end(), rank) != node.ranks.end();
-      });
+      std::any_of(parent.nodes.begin(), parent.nodes.end(),
+                  [from, rank](const Node& node) { return node.link == from && node.has(rank); });
   if (!is_member || parent.left.contains(rank) || says.size != parent.ranks) {
     return fail(Errc::permission_denied,
                 "rank " + std::to_string(rank) + " of this node is not in the group that is split");
@@ -87,29 +81,18 @@ Status Coordinator::judge_split(LinkRef from, const std::string& uid, const Join
   return {};
 }
 
-// Children are in use from the beginning, so that none of them goes to make room for another.
-bool Coordinator::make_room_for_children(std::uint32_t user, std::size_t children) {
-  while (groups_.size() + children > kMaxGroups ||
-         of_users_[user].size() + children > kSplitGroupsPerUser) {
-    if (!forget_oldest_idle(user)) return false;
-  }
-  return true;
-}
-
 void Coordinator::divide_gathered(const std::string& uid) {
-  auto extracted = groups_.extract(uid);
-  Group& gathered = extracted.mapped();
-  of_users_[gathered.user].erase(gathered.last_used);
+  Group gathered = groups_.take(uid);
   const GroupId gathering = id_of(uid, gathered.secret);
   std::vector<SplitRank> said;
   for (const auto& [rank, joiner] : gathered.joiners) {
     said.push_back({joiner.says.split->color, joiner.says.split->key, rank});
   }
   const auto divided = divide(said);
-  if (!make_room_for_children(gathered.user, divided.size())) {
+  if (!groups_.make_room_for_children(gathered.user, divided.size())) {
     const std::string why =
         "the coordinator has " + std::to_string(groups_.size()) + " groups, of this group's user " +
-        std::to_string(of_users_[gathered.user].size()) + ", and no room for " +
+        std::to_string(groups_.of_user(gathered.user)) + ", and no room for " +
         std::to_string(divided.size()) + " more; leave groups that are not needed";
     for (const auto& [rank, joiner] : gathered.joiners) {
       refuse({uid, rank}, joiner.asker(), Errc::quota_exceeded, why);
@@ -130,7 +113,7 @@ void Coordinator::divide_gathered(const std::string& uid) {
                                  {"place", place},
                                  {"size", ranks.size()}});
     }
-    if (color >= 0) begin_child(child_id(gathering, color), ranks, extracted.mapped());
+    if (color >= 0) begin_child(child_id(gathering, color), ranks, gathered);
   }
 }
 

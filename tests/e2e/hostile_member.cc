@@ -3,7 +3,7 @@
 #include <cstring>
 
 #include "daemon/membership/control_frames.h"
-#include "daemon/membership/coordinator.h"
+#include "daemon/membership/group_proofs.h"
 #include "daemon/membership/group_split.h"
 #include "daemon/membership/hmac.h"
 #include "shm/sharding.h"

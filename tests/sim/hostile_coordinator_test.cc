@@ -6,8 +6,8 @@
 #include <nlohmann/json.hpp>
 
 #include "cluster.h"
-#include "daemon/membership/coordinator.h"
 #include "daemon/membership/group_id.h"
+#include "daemon/membership/group_proofs.h"
 #include "daemon/membership/hmac.h"
 
 namespace tern::sim {

@@ -1,5 +1,6 @@
 #include "daemon/conductor/drain.h"
 
+#include "daemon/membership/group_proofs.h"
 #include "part_rig.h"
 
 namespace tern::daemon::conductor_test {

@@ -1,6 +1,6 @@
 #include "daemon/conductor/epochs.h"
 
-#include "daemon/membership/coordinator.h"
+#include "daemon/membership/group_proofs.h"
 #include "part_rig.h"
 
 namespace tern::daemon::conductor_test {

@@ -11,6 +11,7 @@
 
 #include "base/clock.h"
 #include "daemon/membership/coordinator.h"
+#include "daemon/membership/group_proofs.h"
 #include "daemon/membership/hmac.h"
 
 namespace tern::daemon::coordinator_test {

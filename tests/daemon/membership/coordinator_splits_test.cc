@@ -164,18 +164,18 @@ TEST_F(CoordinatorSplits, TheNextEpochBeginsToCountAnew) {
 
 // Children are never idle: what splits without end takes as many as one user may have.
 TEST_F(CoordinatorSplits, ChildrenOfAUserHaveABound) {
-  constexpr std::int64_t kSplits = Coordinator::kSplitGroupsPerUser / 3;
+  constexpr std::int64_t kSplits = CoordinatedGroups::kPerUserWhoSplits / 3;
   for (std::int64_t sequence = 0; sequence < kSplits; ++sequence) {
     for (const auto& [link, rank] : {std::pair{kA, 0u}, {kA, 1u}, {kB, 2u}}) {
       split(link, rank, rank, sequence);
     }
     sent_.clear();
   }
-  EXPECT_GT(coordinator_.groups(), Coordinator::kSplitGroupsPerUser - 3);
+  EXPECT_GT(coordinator_.groups(), CoordinatedGroups::kPerUserWhoSplits - 3);
   for (const auto& [link, rank] : {std::pair{kA, 0u}, {kA, 1u}, {kB, 2u}}) {
     split(link, rank, rank, kSplits);
   }
-  EXPECT_LE(coordinator_.groups(), Coordinator::kSplitGroupsPerUser);
+  EXPECT_LE(coordinator_.groups(), CoordinatedGroups::kPerUserWhoSplits);
   expect_refused(kA, Errc::quota_exceeded, "no room for 3 more");
   expect_refused(kB, Errc::quota_exceeded, "no room for 3 more");
 }

@@ -212,11 +212,11 @@ std::vector<GroupId> minted(Coordinator& coordinator, std::uint32_t user, std::s
 
 TEST_F(CoordinatorTest, WhoMintsWithoutEndLosesHisOwnGroups) {
   const auto ids = minted(coordinator_, kUser + 1, 4'200);
-  EXPECT_EQ(coordinator_.groups(), 1 + Coordinator::kGroupsPerUser);
+  EXPECT_EQ(coordinator_.groups(), 1 + CoordinatedGroups::kPerUser);
   EXPECT_TRUE(knows(id_));
   EXPECT_FALSE(knows(ids.front()));
-  EXPECT_FALSE(knows(ids[4'200 - Coordinator::kGroupsPerUser - 1]));
-  EXPECT_TRUE(knows(ids[4'200 - Coordinator::kGroupsPerUser]));
+  EXPECT_FALSE(knows(ids[4'200 - CoordinatedGroups::kPerUser - 1]));
+  EXPECT_TRUE(knows(ids[4'200 - CoordinatedGroups::kPerUser]));
   EXPECT_TRUE(knows(ids.back()));
 }
 
@@ -246,14 +246,14 @@ TEST_F(CoordinatorTest, InATableFullOfIdleGroupsAJoinOfAnotherNodeFindsAPlace) {
 
 TEST_F(CoordinatorTest, AGroupWithRanksKeepsItsPlace) {
   join(kA, 0, 2);
-  const auto ids = minted(coordinator_, kUser, Coordinator::kGroupsPerUser);
+  const auto ids = minted(coordinator_, kUser, CoordinatedGroups::kPerUser);
   EXPECT_FALSE(knows(ids.front()));
   join(kB, 1, 2);
   EXPECT_NE(last(kB, "members"), nullptr);
 }
 
 TEST_F(CoordinatorTest, AGroupThatIsJoinedAgainIsNotTheOldest) {
-  const auto ids = minted(coordinator_, kUser, Coordinator::kGroupsPerUser - 1);
+  const auto ids = minted(coordinator_, kUser, CoordinatedGroups::kPerUser - 1);
   coordinator_.learn(id_, kUser + 1);  // a rank of another user joins
   minted(coordinator_, kUser, 1);
   EXPECT_TRUE(knows(id_));

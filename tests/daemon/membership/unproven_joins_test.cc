@@ -36,11 +36,11 @@ TEST_F(UnprovenJoins, OneSourceSpeaksOfABoundedNumberOfUnknownGroups) {
     uid_ = std::string(32 - digits.size(), '0') + digits;
     coordinator_.on_message(from, join_of(from, 0, 2));
   };
-  for (std::size_t i = 0; i < Coordinator::kStrangers.of_one; ++i) join_another(kCrowd, i);
+  for (std::size_t i = 0; i < CoordinatedGroups::kStrangers.of_one; ++i) join_another(kCrowd, i);
   EXPECT_EQ(last(kCrowd, "refused"), nullptr);
   join_another(kCrowd, 9'000);
   expect_refused(kCrowd, Errc::quota_exceeded, "256 groups from source 5");
-  EXPECT_EQ(coordinator_.groups(), 1 + Coordinator::kStrangers.of_one);
+  EXPECT_EQ(coordinator_.groups(), 1 + CoordinatedGroups::kStrangers.of_one);
   join_another(kA, 9'001);
   EXPECT_EQ(last(kA, "refused"), nullptr);
   // They take no group of this node's users.

@@ -1,0 +1,91 @@
+#pragma once
+
+// A group as its coordinator has it: who has joined, who is in its epoch, and what it has come of.
+
+#include <algorithm>
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "base/result.h"
+#include "daemon/membership/control_frames.h"
+#include "daemon/membership/join_terms.h"
+#include "daemon/service/shared_places.h"
+
+namespace tern::daemon {
+
+struct CoordinatedGroup {
+  enum class Phase : std::uint8_t { gathering, starting, active };
+  // Of a split: the ranks that gather for it, or a group that has come of it.
+  enum class Part : std::uint8_t { none, gathering, child };
+
+  // One that has asked, and how it is answered.
+  struct Asker {
+    LinkRef link = 0;
+    std::string nonce;
+  };
+  struct Joiner {
+    LinkRef link = 0;
+    JoinTerms says;
+    std::uint64_t deadline_ns = 0;  // of what is due from it, until it has proven itself
+    std::string challenge;
+    bool proven = false;
+    std::optional<SharedPlaces::Held> place;  // none: a rank of this node
+
+    Asker asker() const { return {link, says.nonce}; }
+  };
+  struct Node {
+    LinkRef link = 0;
+    std::string id;
+    std::string address;
+    std::vector<std::uint32_t> ranks;
+    bool ready = false;
+
+    bool has(std::uint32_t rank) const {
+      return std::find(ranks.begin(), ranks.end(), rank) != ranks.end();
+    }
+  };
+
+  bool known = false;
+  std::array<std::byte, 32> secret{};
+  std::uint32_t epoch = 0;
+  std::string incarnation;  // of the epoch, which has a random name too
+  std::int64_t splits = 0;  // of the epoch: one gathers at a time
+  Phase phase = Phase::gathering;
+  std::map<std::uint32_t, Joiner> joiners;  // for the next epoch
+  std::uint32_t size = 0;                   // what the first of them said
+  std::vector<Node> nodes;                  // of the current epoch
+  std::set<std::uint32_t> left;
+  std::uint32_t ranks = 0;
+  std::uint32_t user = 0;       // who is charged with it, if it is known
+  std::uint64_t last_used = 0;  // order of the last mint or join on this node, if it is known
+  std::optional<SharedPlaces::Held> place;  // while it is not known
+  Part part = Part::none;
+  std::string parent;  // uid of what is split; empty: it was minted
+  std::string loss;    // of a node, in words: by it the epoch ends; empty: it has all
+  Status end;          // why the epoch has ended, while none is current
+
+  bool idle() const { return phase == Phase::gathering && joiners.empty(); }
+  // Only joins of other nodes spoke of it, or it is a part of a split, to which nobody comes back.
+  bool is_unused() const { return joiners.empty() && (!known || (part != Part::none && idle())); }
+  std::size_t proven() const {
+    return static_cast<std::size_t>(std::count_if(
+        joiners.begin(), joiners.end(), [](const auto& one) { return one.second.proven; }));
+  }
+  bool is_waited_for() const { return proven() > 0; }
+  // Whether other nodes are in it, or have proven that they want to join.
+  bool is_of_others() const {
+    return std::any_of(nodes.begin(), nodes.end(),
+                       [](const Node& node) { return node.link != kSelf; }) ||
+           std::any_of(joiners.begin(), joiners.end(), [](const auto& one) {
+             return one.second.proven && one.second.link != kSelf;
+           });
+  }
+};
+
+}  // namespace tern::daemon
