@@ -55,7 +55,7 @@ Status CoordinatedGroups::add_stranger(const std::string& uid, const std::string
                     " that nobody on its node knows, as many as it has room for; try again later");
   }
   if (!make_room()) {
-    return fail(Errc::quota_exceeded, "the coordinator has " + std::to_string(kMost) +
+    return fail(Errc::quota_exceeded, "the coordinator has " + std::to_string(kMostGroups) +
                                           " groups with ranks, as many as it has room for; try "
                                           "again later");
   }
@@ -67,7 +67,7 @@ Status CoordinatedGroups::add_stranger(const std::string& uid, const std::string
 // without end so takes no place of others. A group's ranks may still come back; this node's next
 // join makes it known again.
 bool CoordinatedGroups::make_room() {
-  if (by_uid_.size() < kMost) return true;
+  if (by_uid_.size() < kMostGroups) return true;
   std::vector<std::pair<std::size_t, std::uint32_t>> users;
   users.reserve(of_users_.size());
   for (const auto& [user, groups] : of_users_) users.emplace_back(groups.size(), user);
@@ -77,7 +77,7 @@ bool CoordinatedGroups::make_room() {
 }
 
 bool CoordinatedGroups::make_room_for_children(std::uint32_t user, std::size_t children) {
-  while (size() + children > kMost || of_user(user) + children > kPerUserWhoSplits) {
+  while (size() + children > kMostGroups || of_user(user) + children > kPerUserWhoSplits) {
     if (!forget_oldest_idle(user)) return false;
   }
   return true;

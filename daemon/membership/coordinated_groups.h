@@ -22,7 +22,7 @@ class CoordinatedGroups {
   using ByUid = std::map<std::string, CoordinatedGroup>;  // hex
 
   // The known ones and the strangers.
-  static constexpr std::size_t kMost = 4096;
+  static constexpr std::size_t kMostGroups = 4096;
   // Beyond, the user's own oldest group goes in which nobody is, as after a mint.
   static constexpr std::size_t kPerUser = 1024;
   static constexpr SharedPlaces::Bounds kStrangers{2048, 256};

@@ -1,9 +1,12 @@
 #include "daemon/membership/coordinator.h"
 
 #include <algorithm>
+#include <array>
+#include <map>
 #include <nlohmann/json.hpp>
 #include <utility>
 
+#include "collective/slots.h"
 #include "daemon/control/foreign_json.h"
 #include "daemon/membership/epoch_terms.h"
 #include "daemon/membership/group_proofs.h"
@@ -294,7 +297,7 @@ void Coordinator::start_epoch(const std::string& uid, Group& group) {
                          {"epoch", group.epoch + 1},
                          {"incarnation", group.incarnation},
                          {"size", group.size},
-                         {"last_common_op", group.epoch == 0 ? 0 : terms.common_op()},
+                         {"last_common_op", group.epoch == 0 ? 0 : terms.common_ops()},
                          {"nodes", nlohmann::json::array()}};
   terms.write_to(body);
   for (const Node& node : nodes) {

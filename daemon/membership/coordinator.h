@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "base/clock.h"
+#include "base/result.h"
 #include "base/time_slice.h"
 #include "daemon/membership/control_frames.h"
 #include "daemon/membership/coordinated_groups.h"

@@ -1,6 +1,8 @@
 // Splits: who may gather, and what becomes of those who have.
 
 #include <algorithm>
+#include <array>
+#include <vector>
 
 #include "base/check.h"
 #include "daemon/membership/coordinator.h"

@@ -17,7 +17,8 @@ void EpochTerms::add(const JoinTerms& join) {
   op_timeout_ms_ = std::max(op_timeout_ms_, join.op_timeout_ms);
   verify_ = verify_ || join.verify;
   if (!seed_) seed_ = join.seed;
-  completed_ = std::min(completed_.value_or(join.completed), join.completed);
+  const std::int64_t completed = std::max<std::int64_t>(join.completed, 0);
+  completed_ = std::min(completed_.value_or(completed), completed);
 }
 
 void EpochTerms::write_to(nlohmann::json& body) const {

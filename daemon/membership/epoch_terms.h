@@ -4,21 +4,22 @@
 #include <nlohmann/json_fwd.hpp>
 #include <optional>
 
-#include "collective/group_ops.h"
+#include "collective/group_shape.h"
 #include "daemon/membership/join_terms.h"
 #include "shm/sharding.h"
 
 namespace tern::daemon {
 
 // What the daemons of an epoch agree on: the least of what each can do, the most of what each
-// demands. Joins may say nonsense; every term stays between the bounds that all daemons have.
+// demands. Joins may say nonsense: lanes, sizes, numbers of ops and versions stay between the bounds
+// that all daemons have, and none is negative.
 class EpochTerms {
  public:
   void add(const JoinTerms& join);
   // The terms among the fields of a list of members.
   void write_to(nlohmann::json& body) const;
-  // The last operation that all have completed.
-  std::int64_t common_op() const noexcept { return completed_.value_or(-1); }
+  // How many operations of the epochs before all have completed; 0 before the first join.
+  std::int64_t common_ops() const noexcept { return completed_.value_or(0); }
 
  private:
   std::int64_t lanes_ = 16, chunk_bytes_ = 1 << 30, eager_bytes_ = 1 << 30, max_ops_ = 1 << 20;

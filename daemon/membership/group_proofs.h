@@ -1,7 +1,7 @@
 #pragma once
 
-// What proves that somebody knows the secret of a group, without showing it. All are HMAC-SHA256
-// of texts whose parts have their lengths before them (docs/wire-format.md, "Control messages").
+// What proves that somebody knows the secret of a group, without showing it: HMAC-SHA256 of texts
+// whose parts have their lengths before them (docs/wire-format.md, "Control messages").
 
 #include <cstddef>
 #include <cstdint>
@@ -20,7 +20,7 @@ struct JoinProof {
 std::string join_proof(std::span<const std::byte> secret, const JoinProof& join);
 // The body names the joins by their nonces, which prevents replay.
 std::string members_proof(std::span<const std::byte> secret, const std::string& body);
-// What the frames of an epoch's links begin with.
+// The `group` in the header of every frame of an epoch: 8 bytes of such a code.
 std::uint64_t group_token(std::span<const std::byte> secret, const std::string& uid,
                           std::int64_t epoch, const std::string& incarnation);
 

@@ -2,7 +2,6 @@
 
 // The recipes between which the tuner may change at any chunk.
 
-#include <cstdint>
 #include <memory>
 #include <string>
 #include <vector>

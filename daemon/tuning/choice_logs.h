@@ -27,8 +27,8 @@ class ChoiceLogs {
       : directory_(std::move(directory)), candidates_(candidates) {}
 
   // ---- Written. A log that cannot be written ends, and the daemon's log says so once. ----
-  // Whether the group's epoch has one. The first time it is made; none is overwritten.
-  bool is_written(const MemberGroup& group) { return log_of(group) != nullptr; }
+  // Whether the group's epoch has one now. It is made the first time; none is overwritten.
+  bool open(const MemberGroup& group) { return log_of(group) != nullptr; }
   void write(const MemberGroup& group, const tuner::LoggedOp& op);
   void write(const MemberGroup& group, const tuner::LoggedChunk& chunk);
   void end(const MemberGroup& group) { logs_.erase(group.number); }
@@ -47,7 +47,7 @@ class ChoiceLogs {
  private:
   std::ofstream* log_of(const MemberGroup& group);  // null: there is none
   Result<tuner::ChoiceLog> parse(const Replay& replay) const;
-  // What its blocks were sent by; the number of candidates: by none of them.
+  // Of the candidate with this recipe; the number of candidates: none has it.
   std::size_t index_of(const std::string& recipe) const;
   Status read_op(const Replay& replay, const tuner::LoggedOp& op, ReplayedLane& lane) const;
 

@@ -158,7 +158,7 @@ Status Tuning::begin(MemberGroup& group, TensorState& state, const std::string& 
     }
     state.tuning->replay = std::move(*lanes);
   }
-  state.tuning->logged = logs_.is_written(group);
+  state.tuning->logged = logs_.open(group);
   state.tuning->sample_wanted = state.tuning->replay.empty();
   tuner_.add_tensor(number, std::move(info));
   publish(number, tensors_.emplace(number, std::move(tuned)).first->second);
@@ -274,7 +274,7 @@ void Tuning::on_choice_used(const MemberGroup& group, const TensorState& state, 
                             const event::ChoiceInUse& in_use) {
   const ChoiceUsed& used = in_use.choice;
   const auto found = state.tuning ? tensors_.find(state.tuning->number()) : tensors_.end();
-  if (found == tensors_.end() || !logs_.is_written(group)) return;
+  if (found == tensors_.end() || !logs_.open(group)) return;
   const Tuned& tuned = found->second;
   // Version 0 is raw for all: see TensorTuning::read().
   tuner::Choice choice{std::vector<tuner::CandidateIndex>(tuned.peers.size()), 0, 0};
@@ -300,7 +300,7 @@ void Tuning::on_choice_used(const MemberGroup& group, const TensorState& state, 
 
 void Tuning::on_chunk_choice(const MemberGroup& group, const TensorState& state, std::uint32_t lane,
                              const event::ChunkChoice& chosen) {
-  if (!logs_.is_written(group)) return;
+  if (!logs_.open(group)) return;
   tuner::LoggedChunk chunk;
   chunk.tensor = state.name;
   chunk.use = chosen.use;

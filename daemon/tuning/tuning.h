@@ -1,7 +1,7 @@
 #pragma once
 
 // The conductor's part of tuning: it tells tuner::Tuner what lanes and shadow have measured,
-// publishes its choices to the lanes, and tells its logs and the operator. docs/tuner.md.
+// publishes its choices to the lanes, logs them, and explains them to the operator. docs/tuner.md.
 
 #include <array>
 #include <cstdint>

@@ -92,7 +92,7 @@ TEST_F(CoordinatedGroupsTest, ChildrenFindRoomAsFarAsGroupsAreIdle) {
 }
 
 TEST_F(CoordinatedGroupsTest, InAFullTableAUserWithoutGroupsHasNoneToGive) {
-  for (std::uint32_t user = 1; groups.size() < CoordinatedGroups::kMost; ++user) {
+  for (std::uint32_t user = 1; groups.size() < CoordinatedGroups::kMostGroups; ++user) {
     for (std::size_t i = 0; i < CoordinatedGroups::kPerUser; ++i) occupy(learn(user));
   }
   EXPECT_FALSE(groups.make_room_for_children(kUser, 1));

@@ -96,7 +96,12 @@ TEST(EpochTerms, AllHaveCompletedWhatTheSlowestHas) {
   faster.completed = 9;
   EpochTerms terms;
   for (const JoinTerms& one : {usual(), slower, faster}) terms.add(one);
-  EXPECT_EQ(terms.common_op(), 3);
+  EXPECT_EQ(terms.common_ops(), 3);
+  JoinTerms nonsense = usual();
+  nonsense.completed = -5;
+  terms.add(nonsense);
+  terms.add(usual());
+  EXPECT_EQ(terms.common_ops(), 0);
 }
 
 }  // namespace

@@ -1,4 +1,4 @@
-// Logs of choices, as a tuner's tables have them written and replayed.
+// Logs of choices, which Tuning writes and reads.
 
 #include "daemon/tuning/choice_logs.h"
 

@@ -21,6 +21,19 @@ Result<std::unique_ptr<Tuning>> created(const std::string& policy) {
   return Tuning::create(settings, kClock);
 }
 
+TEST(TuningSettings, CandidatesAreRead) {
+  static const ManualClock kClock;
+  TuningSettings settings;
+  settings.candidates = {"raw", "3lx"};
+  const auto refused = Tuning::create(settings, kClock);
+  ASSERT_FALSE(refused);
+  EXPECT_THAT(refused.error().text, HasSubstr("candidates: "));
+  settings.candidates = {"raw", "ef(bf16)"};
+  const auto tuning = Tuning::create(settings, kClock);
+  ASSERT_TRUE(tuning);
+  EXPECT_EQ((*tuning)->recipes()->size(), 2u);
+}
+
 TEST(TuningSettings, APolicyIsRead) {
   EXPECT_FALSE(created("* reckless"));
   const auto tuning = created("* conservative");
