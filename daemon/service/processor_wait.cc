@@ -21,11 +21,14 @@ ProcessorWait::Times ProcessorWait::times() noexcept {
                    static_cast<std::uint64_t>(run.tv_nsec);
   }
   times.waited_ns = waited_ns();
-  rusage usage{};
-  if (::getrusage(RUSAGE_THREAD, &usage) == 0) {
-    times.sleeps = static_cast<std::uint64_t>(usage.ru_nvcsw);
-  }
+  times.sleeps = sleeps();
   return times;
+}
+
+std::uint64_t ProcessorWait::sleeps() noexcept {
+  rusage usage{};
+  if (::getrusage(RUSAGE_THREAD, &usage) != 0) return 0;
+  return static_cast<std::uint64_t>(usage.ru_nvcsw);
 }
 
 // The second of three numbers.

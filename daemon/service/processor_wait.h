@@ -29,6 +29,8 @@ class ProcessorWait {
 
   // So far; 0 where the kernel does not say. Three system calls, of about three microseconds.
   virtual Times times() noexcept;
+  // These alone, by one of the three.
+  virtual std::uint64_t sleeps() noexcept;
 
  private:
   std::uint64_t waited_ns() noexcept;

@@ -27,7 +27,11 @@ void TurnMeter::begin(const char* step, std::uint64_t now_ns) noexcept {
   begun_ns_ = step_begun_ns_ = now_ns;
   step_ = longest_step_ = step;
   longest_step_ns_ = allowed_ns_ = 0;
-  if (!pauses_ || turns_ns_ >= kAskPausingNs) ask(now_ns);
+  if (pauses_) {
+    if (turns_ns_ >= kAskPausingNs) ask(now_ns);
+  } else if (!ask(now_ns) && wait_ != nullptr) {
+    said_.sleeps = wait_->sleeps();
+  }
 }
 
 void TurnMeter::pause(std::uint64_t now_ns) noexcept {
@@ -36,11 +40,12 @@ void TurnMeter::pause(std::uint64_t now_ns) noexcept {
   ++paused_;
 }
 
-void TurnMeter::ask(std::uint64_t now_ns) noexcept {
-  if (wait_ == nullptr || now_ns - asked_ns_ < (pauses_ ? kAskPausingNs : kAskNs)) return;
+bool TurnMeter::ask(std::uint64_t now_ns) noexcept {
+  if (wait_ == nullptr || now_ns - asked_ns_ < (pauses_ ? kAskPausingNs : kAskNs)) return false;
   asked_ns_ = now_ns;
   turns_ns_ = paused_ = 0;
   said_ = wait_->times();
+  return true;
 }
 
 void TurnMeter::step(const char* name, std::uint64_t now_ns) noexcept {

@@ -15,8 +15,9 @@
 // millisecond too little.
 //
 // A hypervisor may take the processor away without a word to the kernel, for tens of milliseconds.
-// That is no fault of the thread's either: if the thread has not slept since the question, the turn
-// has only what the thread ran since then.
+// That is no fault of the thread's either: if the thread has not slept in the turn, the turn has
+// only what the thread ran since the question. So before a turn for which it does not ask, the meter
+// still asks how often the thread has slept.
 //
 // Between two ops a lane sleeps for a millisecond, and would ask in each. A thread that says when
 // it pauses is asked for every ten, before it sleeps where that can be, and what bounds the growth
@@ -101,7 +102,8 @@ class TurnMeter {
     std::atomic<std::uint64_t> ns_{0};
   };
 
-  void ask(std::uint64_t now_ns) noexcept;
+  // False: not yet again.
+  bool ask(std::uint64_t now_ns) noexcept;
   void end_step(std::uint64_t now_ns) noexcept;
   std::uint64_t without_waiting(std::uint64_t ask_ns) noexcept;
   void count(const Turn& turn) noexcept;

@@ -51,6 +51,7 @@ TEST(ProcessorWait, KnowsWhatThisThreadRanAndThatItSlept) {
     std::thread([] {}).join();
     now = wait.times();
   }
+  EXPECT_GE(wait.sleeps(), now.sleeps);
 }
 
 }  // namespace

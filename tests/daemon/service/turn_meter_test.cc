@@ -119,6 +119,7 @@ class KnownWait : public ProcessorWait {
     if (const auto happens = std::exchange(before_answer, nullptr)) happens();
     return now;
   }
+  std::uint64_t sleeps() noexcept override { return now.sleeps; }
   Times now;
   std::function<void()> before_answer;  // once
 };
@@ -244,6 +245,20 @@ TEST_F(TurnMeterWaits, OfTheWholeMachineAreNotOfTheTurn) {
   be_robbed_for(20 * kMs);
   wait_for(3 * kMs);
   EXPECT_EQ(meter_.end().ns, 4 * kMs);
+}
+
+// A thread with much to do sleeps between turns for which it does not ask.
+TEST_F(TurnMeterWaits, OfTheWholeMachineRightAfterASleepAreNotOfTheTurn) {
+  turn_of(2 * kMs);
+  for (int i = 0; i < 3; ++i) {
+    be_asleep_for(kMs / 10);
+    turn_of(kMs / 10);
+  }
+  be_asleep_for(kMs / 10);
+  meter_.begin("work");
+  run_for(4 * kMs);
+  be_robbed_for(20 * kMs);
+  EXPECT_LE(meter_.end().ns, 4 * kMs + kMs);
 }
 
 TEST_F(TurnMeterWaits, WhileTheKernelIsAskedAfterAPauseAreNotOfTheTurn) {
