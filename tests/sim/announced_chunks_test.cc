@@ -17,14 +17,7 @@ namespace announced_chunks_test {
 
 // `old`: which daemon holds the second form, "all" or none.
 DaemonShape announcing(const std::string& old = "") {
-  DaemonShape shape;
-  shape.lanes = 2;
-  shape.chunk_bytes = 64 << 10;
-  shape.eager_bytes = 32 << 10;  // 16 KiB between three nodes
-  shape.adjust = [old](daemon::ConductorSettings& settings) {
-    if (old == "all" || settings.advertise.host == old) settings.ops.eager_form = 2;
-  };
-  return shape;
+  return with_old_form(announcing_up_to(32 << 10), 2, old);  // 16 KiB between three nodes
 }
 
 // How many frames of each kind, on all links.
@@ -44,13 +37,7 @@ struct Frames {
 };
 
 class AnnouncedChunks : public testing::TestWithParam<std::string> {};
-INSTANTIATE_TEST_SUITE_P(Recipes, AnnouncedChunks,
-                         testing::Values("raw", "lossless", "xordelta", "bf16", "ef(bf16)",
-                                         "3lc:s=1", "3lc:s=1.75", "none(3lc:s=1)",
-                                         "3lc:s=1,scale=tensor", "ef(int:bits=4)",
-                                         "ef(lloyd:bits=3+huffman)", "ef(onebit)",
-                                         "ef(topk:p=0.05+int:bits=8)", "ef(randk:p=0.1)",
-                                         "diana(qsgd:levels=4)", "ef21(topk:p=0.1)"));
+INSTANTIATE_TEST_SUITE_P(Recipes, AnnouncedChunks, kSmallRecipes);
 
 TEST_P(AnnouncedChunks, GiveTheBitsOfTheTwoLegs) {
   for (const char* old : {"", "node1", "all"}) {
@@ -88,50 +75,6 @@ TEST_P(AnnouncedChunks, TakeNoGrantsUnlessTheirRecipeNeedsTheLegs) {
     const bool legs = needs_legs || old;
     EXPECT_EQ(frames.count(wire::FrameKind::grant), legs ? 6u : 0u);
     EXPECT_EQ(frames.count(wire::FrameKind::contribution), legs ? 6u : 0u);
-  }
-}
-
-TEST(AnnouncedChunksOfAnOp, AreShorterThanItsElements) {
-  SmallNodes nodes("3lc:s=1", announcing());
-  const auto pending =
-      nodes.cluster.submit(all_reduce(DType::f32, kSmallCount), nodes.inputs(0), nodes.tensors);
-  nodes.cluster.finish(pending);
-  for (std::uint32_t rank = 0; rank < nodes.cluster.size(); ++rank) {
-    const OpResult& result = nodes.cluster.result(pending, rank);
-    EXPECT_EQ(result.status, Errc::ok) << result.detail;
-    EXPECT_GT(result.bytes_sent, 0u);
-    EXPECT_LT(result.bytes_sent, 2 * kSmallCount * sizeof(float) / 10);
-  }
-}
-
-TEST(AnnouncedChunksOfAnOp, AreAlikeOnAllRanksWithVerify) {
-  Cluster cluster(kSmallRanks, announcing());
-  JoinOptions options;
-  options.verify = true;
-  cluster.join(options);
-  const auto tensors = cluster.declare(small_tensor("3lc:s=1"));
-  for (std::uint64_t step = 0; step < 3; ++step) {
-    cluster.reduce(all_reduce(DType::f32, kSmallCount),
-                   inputs_of(DType::f32, kSmallCount, cluster.size(), step + 1), tensors);
-    cluster.forget_arenas();
-  }
-}
-
-// `raw` for one op leaves the residual alone, and another compressor works inside it.
-TEST(AnnouncedChunksOfAnOp, MayHaveARecipeOfTheirOwn) {
-  SmallNodes nodes("3lc:s=1", announcing());
-  std::uint64_t step = 0;
-  for (const char* recipe : {"", "raw", "ef(int:bits=4)", "bf16", ""}) {
-    const std::vector<Bytes> before = nodes.parts();
-    OpRequest op = all_reduce(DType::f32, kSmallCount);
-    op.recipe = recipe;
-    const auto inputs = nodes.inputs(step);
-    const Bytes got = nodes.cluster.reduce(op, inputs, nodes.tensors);
-    const Bytes expected = nodes.cluster.reference->all_reduce(op, nodes.tensors[0], step, inputs);
-    EXPECT_EQ(got == expected, true) << recipe;
-    EXPECT_EQ(nodes.parts() == before, std::string(recipe) == "raw") << recipe;
-    nodes.cluster.forget_arenas();
-    ++step;
   }
 }
 

@@ -15,14 +15,7 @@ namespace eager_blocks_test {
 // `old`: which daemon holds the first form, "all" or none. One that knows no other is the same for
 // its group.
 DaemonShape announcing(const std::string& old = "") {
-  DaemonShape shape;
-  shape.lanes = 2;
-  shape.chunk_bytes = 64 << 10;
-  shape.eager_bytes = 64 << 10;
-  shape.adjust = [old](daemon::ConductorSettings& settings) {
-    if (old == "all" || settings.advertise.host == old) settings.ops.eager_form = 1;
-  };
-  return shape;
+  return with_old_form(announcing_up_to(64 << 10), 1, old);
 }
 
 daemon::StatePartHeader header_of(const Bytes& part) {
@@ -47,13 +40,7 @@ std::vector<double> owed(const std::vector<Bytes>& parts, double result_worth) {
 }
 
 class EagerBlocks : public testing::TestWithParam<std::string> {};
-INSTANTIATE_TEST_SUITE_P(Recipes, EagerBlocks,
-                         testing::Values("raw", "lossless", "xordelta", "bf16", "ef(bf16)",
-                                         "3lc:s=1", "3lc:s=1.75", "none(3lc:s=1)",
-                                         "3lc:s=1,scale=tensor", "ef(int:bits=4)",
-                                         "ef(lloyd:bits=3+huffman)", "ef(onebit)",
-                                         "ef(topk:p=0.05+int:bits=8)", "ef(randk:p=0.1)",
-                                         "diana(qsgd:levels=4)", "ef21(topk:p=0.1)"));
+INSTANTIATE_TEST_SUITE_P(Recipes, EagerBlocks, kSmallRecipes);
 
 TEST_P(EagerBlocks, ResultsAreThoseOfTheFormThatAllNodesHave) {
   for (const char* old : {"", "node1", "all"}) {
@@ -79,19 +66,6 @@ TEST_P(EagerBlocks, ResultsAreThoseOfTheFormThatAllNodesHave) {
   }
 }
 
-TEST(EagerBlocksOfAnOp, AreShorterThanItsElements) {
-  SmallNodes nodes("3lc:s=1", announcing());
-  const auto pending =
-      nodes.cluster.submit(all_reduce(DType::f32, kSmallCount), nodes.inputs(0), nodes.tensors);
-  nodes.cluster.finish(pending);
-  for (std::uint32_t rank = 0; rank < nodes.cluster.size(); ++rank) {
-    const OpResult& result = nodes.cluster.result(pending, rank);
-    EXPECT_EQ(result.status, Errc::ok) << result.detail;
-    EXPECT_GT(result.bytes_sent, 0u);
-    EXPECT_LT(result.bytes_sent, 2 * kSmallCount * sizeof(float) / 10);  // to two others
-  }
-}
-
 TEST(EagerBlocksOfAnOp, LeaveInTheResidualsWhatTheyDoNotDeliver) {
   SmallNodes nodes("ef(int:bits=4)", announcing());
   std::vector<double> missing(kSmallCount, 0.0);
@@ -110,37 +84,6 @@ TEST(EagerBlocksOfAnOp, LeaveInTheResidualsWhatTheyDoNotDeliver) {
     most = std::max(most, std::abs(left[i]));
   }
   EXPECT_GT(most, 0.01);
-}
-
-TEST(EagerBlocksOfAnOp, AreAlikeOnAllRanksWithVerify) {
-  Cluster cluster(kSmallRanks, announcing());
-  JoinOptions options;
-  options.verify = true;
-  cluster.join(options);
-  const auto tensors = cluster.declare(small_tensor("3lc:s=1"));
-  for (std::uint64_t step = 0; step < 3; ++step) {
-    cluster.reduce(all_reduce(DType::f32, kSmallCount),
-                   inputs_of(DType::f32, kSmallCount, cluster.size(), step + 1), tensors);
-    cluster.forget_arenas();
-  }
-}
-
-// `raw` for one op leaves the residual alone, and another compressor works inside it.
-TEST(EagerBlocksOfAnOp, MayHaveARecipeOfTheirOwn) {
-  SmallNodes nodes("3lc:s=1", announcing());
-  std::uint64_t step = 0;
-  for (const char* recipe : {"", "raw", "ef(int:bits=4)", "bf16", ""}) {
-    const std::vector<Bytes> before = nodes.parts();
-    OpRequest op = all_reduce(DType::f32, kSmallCount);
-    op.recipe = recipe;
-    const auto inputs = nodes.inputs(step);
-    const Bytes got = nodes.cluster.reduce(op, inputs, nodes.tensors);
-    const Bytes expected = nodes.cluster.reference->all_reduce(op, nodes.tensors[0], step, inputs);
-    EXPECT_EQ(got == expected, true) << recipe;
-    EXPECT_EQ(nodes.parts() == before, std::string(recipe) == "raw") << recipe;
-    nodes.cluster.forget_arenas();
-    ++step;
-  }
 }
 
 TEST(EagerBlocksOfAnOp, AreElementsWhereOneIsNotFinite) {

@@ -18,6 +18,28 @@ inline const std::vector<std::uint32_t> kSmallRanks = {1, 2, 1};  // of three no
 inline const std::vector<std::uint32_t> kSmallFirstOfNode = {0, 1, 3};
 inline constexpr std::uint64_t kSmallCount = 7'000;  // three chunks where there are legs
 
+// A recipe of every kind.
+inline const auto kSmallRecipes = testing::Values(
+    "raw", "lossless", "xordelta", "bf16", "ef(bf16)", "3lc:s=1", "3lc:s=1.75", "none(3lc:s=1)",
+    "3lc:s=1,scale=tensor", "ef(int:bits=4)", "ef(lloyd:bits=3+huffman)", "ef(onebit)",
+    "ef(topk:p=0.05+int:bits=8)", "ef(randk:p=0.1)", "diana(qsgd:levels=4)", "ef21(topk:p=0.1)");
+
+// Ops of up to `eager_bytes` travel with their announcements, in the newest form of them.
+inline DaemonShape announcing_up_to(std::uint32_t eager_bytes) {
+  DaemonShape shape;
+  shape.lanes = 2;
+  shape.chunk_bytes = 64 << 10;
+  shape.eager_bytes = eager_bytes;
+  return shape;
+}
+// The daemon `old`, or "all", has no newer form than this one.
+inline DaemonShape with_old_form(DaemonShape shape, std::uint32_t form, const std::string& old) {
+  shape.adjust = [old, form](daemon::ConductorSettings& settings) {
+    if (old == "all" || settings.advertise.host == old) settings.ops.eager_form = form;
+  };
+  return shape;
+}
+
 inline TensorSpec small_tensor(const std::string& recipe, DType dtype = DType::f32,
                                std::uint64_t count = kSmallCount) {
   TensorSpec spec = tensor_of(recipe);
