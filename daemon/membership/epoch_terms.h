@@ -11,8 +11,8 @@
 namespace tern::daemon {
 
 // What the daemons of an epoch agree on: the least of what each can do, the most of what each
-// demands. Joins may say nonsense: lanes, sizes, numbers of ops and versions stay between the bounds
-// that all daemons have, and none is negative.
+// demands. Joins may say nonsense: lanes, sizes, numbers of ops and versions stay between the
+// bounds that all daemons have.
 class EpochTerms {
  public:
   void add(const JoinTerms& join);

@@ -16,8 +16,8 @@
 //
 // A hypervisor may take the processor away without a word to the kernel, for tens of milliseconds.
 // That is no fault of the thread's either: if the thread has not slept in the turn, the turn has
-// only what the thread ran since the question. So before a turn for which it does not ask, the meter
-// still asks how often the thread has slept.
+// only what the thread ran since the question. So before a turn for which it does not ask, the
+// meter still asks how often the thread has slept.
 //
 // Between two ops a lane sleeps for a millisecond, and would ask in each. A thread that says when
 // it pauses is asked for every ten, before it sleeps where that can be, and what bounds the growth
