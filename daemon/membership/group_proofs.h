@@ -20,7 +20,7 @@ struct JoinProof {
 std::string join_proof(std::span<const std::byte> secret, const JoinProof& join);
 // The body names the joins by their nonces, which prevents replay.
 std::string members_proof(std::span<const std::byte> secret, const std::string& body);
-// The `group` in the header of every frame of an epoch: 8 bytes of such a code.
+// The `group` in the header of every frame of an epoch: the first 8 bytes of one.
 std::uint64_t group_token(std::span<const std::byte> secret, const std::string& uid,
                           std::int64_t epoch, const std::string& incarnation);
 
