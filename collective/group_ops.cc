@@ -142,10 +142,13 @@ GroupOps::SubmitResult GroupOps::on_submit(const Submission& submission, OpId& i
   }
   Op& op = ops_[id];
   op.submitted |= bit(submission.local_rank);
-  if (op.submitted == all_local) ops_.submitted_by_all(key);
+  if (op.submitted == all_local) {
+    ops_.submitted_by_all(key);
+    forget_failed(key.tensor, key.sequence);
+  }
   if (op.failed) {  // before this rank came: it is told the same
     if (op.plan == nullptr) describe(op, submission.body, shape_);
-    if (!op.completing) schedule_.complete(id);
+    if (!op.completing) complete_failed(id);
     return SubmitResult::accepted;
   }
   if (!agrees(id, submission.body) || !takes_counts(id, submission)) return SubmitResult::accepted;

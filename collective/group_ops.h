@@ -83,6 +83,8 @@ class GroupOps {
   void fail_key(const OpKey& key, const Failure& failure);
   // A rank of this node has left: what it has not submitted fails, now and later.
   void on_rank_left(std::uint32_t local_rank);
+  // The ranks of this node have released it: none of them will use it any more.
+  void drop_tensor(std::uint64_t tensor);
   // Everything fails, nothing is sent any more.
   void end(Errc code, std::string_view text);
   // Ops older than timeout_ns that not all ranks have submitted fail, naming who is missing.
@@ -116,6 +118,8 @@ class GroupOps {
   ChunkId chunk_slot(OpId op, std::uint32_t index) const noexcept { return legs_.slot(op, index); }
   std::uint32_t ops_in_flight() const noexcept { return local_ops_; }
   std::uint32_t live_ops() const noexcept { return ops_.live(); }
+  // Nothing is under way: ops that live have failed, and wait for ranks that may ask for them.
+  bool idle() const noexcept { return ops_.live() == remembered_; }
   std::uint64_t counted_completed() const noexcept { return completed_; }
   bool ended() const noexcept { return departures_.ended(); }
   const Departures& departures() const noexcept { return departures_; }
@@ -131,6 +135,9 @@ class GroupOps {
   void start(OpId id);
   void end_if_delivered(OpId id);
   void fail_here(OpId id, const Failure& failure);
+  // Of an op that has failed, perhaps long ago.
+  void complete_failed(OpId id);
+  void forget_failed(std::uint64_t tensor, std::uint64_t below);
 
   GroupShape shape_;
   OpTable ops_;
@@ -140,6 +147,7 @@ class GroupOps {
   Schedule schedule_;
   Departures departures_;
   std::uint32_t local_ops_ = 0;
+  std::uint32_t remembered_ = 0;  // ops
   std::uint64_t completed_ = 0;
 };
 

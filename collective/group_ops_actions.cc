@@ -120,8 +120,12 @@ void GroupOps::release(OpId id) {
   Op& op = ops_[id];
   TERN_CHECK(ops_.in_use(id) && op.completing);
   const std::uint64_t tensor = op.key.tensor;
-  if (op.failed && !ended() && departures_.others_may_come(op.submitted, shape_.local_ranks())) {
-    op.completing = false;  // stays as the memory of its failure until all local ranks have come
+  if (op.failed && !ended() && !ops_.superseded(op.key) &&
+      departures_.others_may_come(op.submitted, shape_.local_ranks())) {
+    // It stays until all local ranks have come to it, or to a later use of the tensor.
+    op.completing = false;
+    op.remembered = true;
+    ++remembered_;
   } else {
     if (op.submitted != 0) --local_ops_;
     if (!op.failed && shape_.counts(op.key.tensor, op.key.sequence)) ++completed_;

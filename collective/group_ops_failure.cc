@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <utility>
 
 #include "collective/group_ops.h"
 #include "collective/op_sets.h"
@@ -26,6 +27,25 @@ void GroupOps::fail(OpId id, const Failure& failure) {
   if (nodes() > 1 && !ended()) schedule_.fail_remote(id);
 }
 
+void GroupOps::complete_failed(OpId id) {
+  remembered_ -= std::exchange(ops_[id].remembered, false) ? 1 : 0;
+  schedule_.complete(id);
+}
+
+// A rank submits a tensor's uses in their order: who has submitted one will not submit an earlier
+// one.
+void GroupOps::forget_failed(std::uint64_t tensor, std::uint64_t below) {
+  if (remembered_ == 0) return;
+  for (const OpId id : ops_.uses(tensor)) {
+    if (ops_[id].remembered && ops_[id].key.sequence < below) complete_failed(id);
+  }
+}
+
+void GroupOps::drop_tensor(std::uint64_t tensor) {
+  ops_.drop_tensor(tensor);
+  forget_failed(tensor, ~std::uint64_t{0});
+}
+
 void GroupOps::on_op_fail(const OpKey& key, const Failure& failure) {
   const OpId id = ended() ? ops_.find(key) : ops_.find_or_create(key);
   if (id != kNoSlot) fail_here(id, failure);
@@ -44,7 +64,7 @@ void GroupOps::on_rank_left(std::uint32_t local_rank) {
     if (!ops_.in_use(id) || ops_[id].completing) continue;
     // The memory of a failure that nobody is expected to hear of any more.
     const bool expected = departures_.others_may_come(ops_[id].submitted, shape_.local_ranks());
-    if (ops_[id].failed && !expected) schedule_.complete(id);
+    if (ops_[id].failed && !expected) complete_failed(id);
     // Also what it has submitted: its memory is the application's again.
     fail(id, {Errc::group_left, rank, text.data()});
   }
@@ -56,7 +76,7 @@ void GroupOps::end(Errc code, std::string_view text) {
   for (OpId id = 0; id < ops_.slots(); ++id) {
     if (!ops_.in_use(id)) continue;
     // The memory of a failure too: release() forgets it now.
-    if (ops_[id].failed && !ops_[id].completing) schedule_.complete(id);
+    if (ops_[id].failed && !ops_[id].completing) complete_failed(id);
     fail_here(id, {code, kNoRank, text});
   }
 }

@@ -37,6 +37,7 @@ struct Op {
   bool started = false;  // all nodes have announced
   bool failed = false;
   bool completing = false;        // complete has been issued
+  bool remembered = false;        // it has failed, and only ranks of this node may still ask for it
   bool eager = false;             // until a node says that it wants the two legs
   bool announces_chunks = false;  // each node's announcement brings the owner its contribution
   bool compressed = false;        // by this node: its contributions are small

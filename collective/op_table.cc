@@ -1,10 +1,19 @@
 #include "collective/op_table.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "base/check.h"
 
 namespace tern::collective {
+namespace {
+
+constexpr std::uint64_t kAllUses = ~std::uint64_t{0};
+// A program may declare tensors without end. Frames about one that was dropped so many tensors ago
+// have all come.
+constexpr std::size_t kDroppedTensors = 1024;
+
+}  // namespace
 
 OpTable::OpTable(std::size_t slots, std::uint32_t nodes, std::uint32_t rows)
     : ops_(slots), used_(slots), free_(slots), heard_(slots, nodes, rows) {
@@ -35,6 +44,7 @@ void OpTable::remove(OpId id) {
   submitted_by_all(key);
   auto& live = by_tensor_[key.tensor];
   live.erase(std::find(live.begin(), live.end(), id));
+  forget_if_unused(key.tensor);
   used_[id] = false;
   heard_.clear(id);
   free_.push_back(id);
@@ -58,6 +68,31 @@ void OpTable::submitted_by_all(const OpKey& key) {
 bool OpTable::superseded(const OpKey& key) const noexcept {
   const auto found = submitted_below_.find(key.tensor);
   return found != submitted_below_.end() && key.sequence < found->second;
+}
+
+void OpTable::drop_tensor(std::uint64_t tensor) {
+  std::uint64_t& below = submitted_below_[tensor];
+  if (below == kAllUses) return;
+  below = kAllUses;
+  forget_if_unused(tensor);
+  if (dropped_.size() < kDroppedTensors) return dropped_.push_back(tensor);
+  submitted_below_.erase(std::exchange(dropped_[oldest_dropped_], tensor));
+  oldest_dropped_ = (oldest_dropped_ + 1) % kDroppedTensors;
+}
+
+bool OpTable::is_dropped(std::uint64_t tensor) const noexcept {
+  const auto found = submitted_below_.find(tensor);
+  return found != submitted_below_.end() && found->second == kAllUses;
+}
+
+// Of other tensors the list keeps its memory for the next use.
+void OpTable::forget_if_unused(std::uint64_t tensor) {
+  if (is_dropped(tensor) && uses(tensor).empty()) by_tensor_.erase(tensor);
+}
+
+std::span<const OpId> OpTable::uses(std::uint64_t tensor) const noexcept {
+  const auto found = by_tensor_.find(tensor);
+  return found == by_tensor_.end() ? std::span<const OpId>() : found->second;
 }
 
 bool OpTable::waits_for_earlier_use(OpId id) const noexcept {

@@ -1,6 +1,9 @@
 #pragma once
 
+#include <algorithm>
+#include <cstddef>
 #include <cstdint>
+#include <span>
 #include <unordered_map>
 #include <vector>
 
@@ -32,8 +35,17 @@ class OpTable {
 
   // All local ranks have submitted the op of this key.
   void submitted_by_all(const OpKey& key);
-  // They had, and it is not live: it has ended here.
+  // They had, or no local rank will use the tensor any more: if it is not live, it has ended here.
   bool superseded(const OpKey& key) const noexcept;
+  // No local rank will use it any more.
+  void drop_tensor(std::uint64_t tensor);
+  bool is_dropped(std::uint64_t tensor) const noexcept;
+  // Of which anything is remembered.
+  std::size_t known_tensors() const noexcept {
+    return std::max(by_tensor_.size(), submitted_below_.size());
+  }
+  // Its ops that live.
+  std::span<const OpId> uses(std::uint64_t tensor) const noexcept;
   // Whether an earlier use of the op's tensor lives and has not failed.
   bool waits_for_earlier_use(OpId id) const noexcept;
   // The earliest use of a tensor that lives and has not failed, or kNoSlot.
@@ -48,6 +60,8 @@ class OpTable {
   const Heard& heard(OpId id, std::uint32_t node) const noexcept { return heard_.read(id, node); }
 
  private:
+  void forget_if_unused(std::uint64_t tensor);
+
   std::vector<Op> ops_;
   std::vector<bool> used_;
   std::vector<OpId> free_;
@@ -55,6 +69,9 @@ class OpTable {
   std::unordered_map<std::uint64_t, std::vector<OpId>> by_tensor_;  // live ops of each tensor
   // Uses of a tensor below this have been submitted by all local ranks.
   std::unordered_map<std::uint64_t, std::uint64_t> submitted_below_;
+  // The last tensors that were dropped, for frames that are late; a ring.
+  std::vector<std::uint64_t> dropped_;
+  std::size_t oldest_dropped_ = 0;
   std::uint64_t next_order_ = 0;
   std::uint32_t live_ = 0;
 };

@@ -63,9 +63,7 @@ bool LaneGroup::uses_client(const LaneClient& client) const { return clients_.ha
 
 void LaneGroup::forget(const LaneClient& client) { clients_.forget(client); }
 
-bool LaneGroup::is_live() const {
-  return core_.ops().live_ops() > 0 || !point_to_point_.mailbox().idle();
-}
+bool LaneGroup::is_live() const { return !core_.ops().idle() || !point_to_point_.mailbox().idle(); }
 
 bool LaneGroup::idle() const {
   return !is_live() && leaving_.empty() &&
@@ -131,7 +129,8 @@ void LaneGroup::submit(LaneClient& client, const shm::SubmitEntry& entry) {
                             "more operations than max_ops_in_flight");
     case Result::duplicate:
       return clients.refuse(client, entry.ticket, Errc::invalid_argument,
-                            "this use of the tensor has been submitted before");
+                            "this use of the tensor has been submitted before, or another rank of "
+                            "this node has released the tensor");
   }
   if (first) {
     if (TensorState* const tensor = admitted.op.tensor) {
@@ -317,7 +316,10 @@ void LaneGroup::complete(OpId op) {
   reduce_.release_all(op);
   announcements_.release(op);
   if (ended.failed) {
-    const std::uint64_t resets = upkeep_.lose(op);
+    // Ranks that come later find it as it was left.
+    LaneOp& data = core_.lane_op(op);
+    const bool was_lost = std::exchange(data.state_lost, data.tensor != nullptr);
+    const std::uint64_t resets = was_lost ? 0 : upkeep_.lose(op);
     // With the epoch all of the state ends: the next declaration counts that.
     if (resets != 0 && !core_.ops().ended()) {
       TensorState& tensor = *core_.lane_op(op).tensor;
@@ -326,7 +328,7 @@ void LaneGroup::complete(OpId op) {
     }
     // Where nobody will ever submit it, its failure would be remembered for nothing.
     const std::uint32_t lanes = core_.lane_ops().lanes(op);
-    if (setup().shape.lanes > 1 && !core_.ops().ended() && lanes != 0) {
+    if (setup().shape.lanes > 1 && !core_.ops().ended() && lanes != 0 && is_heard(op)) {
       core_.resources().reports.report(event::OpFailed{this, ended.key.tensor, ended.key.sequence,
                                                        ended.status, ended.about_rank, lanes,
                                                        Sentence(ended.text)});
@@ -348,7 +350,25 @@ void LaneGroup::complete(OpId op) {
   if (core_.lane_op(op).pins == 0) finalize(op);
 }
 
+// Whether a rank is to be told. Not of a failure that is remembered, when no rank will come to it
+// any more.
+bool LaneGroup::is_heard(OpId op) {
+  const auto ranks = core_.lane_ops().ranks(op);
+  return std::any_of(ranks.begin(), ranks.end(),
+                     [](const OpRank& rank) { return rank.present && !rank.told; });
+}
+
 void LaneGroup::finalize(OpId op) {
+  if (is_heard(op)) tell_end(op);
+  core_.ops().release(op);
+  if (core_.ops().in_use(op)) return;
+  core_.lane_ops().clear(op);
+  codec_.blocks().forget(op);
+  tuning_.forget(op);
+  verifier_.forget(op);
+}
+
+void LaneGroup::tell_end(OpId op) {
   const collective::Op& ended = core_.op(op);
   Verifier::Verdict verdict;
   if (ended.verifying && !ended.failed) verdict = verifier_.compare(op);
@@ -370,12 +390,6 @@ void LaneGroup::finalize(OpId op) {
   // The rest keeps nobody waiting.
   if (data.encoding.tuning != nullptr) rates_.look(data, core_.peers(), ending.now_ns);
   ledger_.record(op, ending);
-  core_.ops().release(op);
-  if (core_.ops().in_use(op)) return;
-  core_.lane_ops().clear(op);
-  codec_.blocks().forget(op);
-  tuning_.forget(op);
-  verifier_.forget(op);
 }
 
 void LaneGroup::frame_acked(OpId op) {
@@ -401,6 +415,7 @@ void LaneGroup::add_tensor(TensorState* tensor) {
 
 void LaneGroup::drop_tensor(TensorState* tensor, std::uint32_t release) {
   tensors_.erase(tensor->id);
+  core_.ops().drop_tensor(tensor->id);
   releases_.add_tensor(tensor, release);
   settle();
 }

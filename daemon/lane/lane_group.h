@@ -88,6 +88,7 @@ class LaneGroup final : private MemoryOwner, private BlockSink {
   const LinkRates& rates() const noexcept { return rates_; }
 
   bool ready_reported = false;
+  bool loss_reported = false;  // of a link; the epoch ends by the first
   bool remove_requested = false;
 
  private:
@@ -108,7 +109,9 @@ class LaneGroup final : private MemoryOwner, private BlockSink {
   void send_checksums(const collective::Action& action);
   void send_failure(const collective::Action& action);
   void complete(collective::OpId op);
+  bool is_heard(collective::OpId op);
   void finalize(collective::OpId op);
+  void tell_end(collective::OpId op);
 
   struct FrameHandler;
   // Frames that belong to neither leg: where a payload goes, and what it says.

@@ -101,6 +101,7 @@ struct LaneOp {
   std::uint32_t pins = 0;           // frames that borrow or fill the clients' memory
   std::uint32_t arriving = 0;       // ranks whose inputs are not all there yet
   bool saved_state = false;         // see CodecState::save
+  bool state_lost = false;          // it has failed, and that has been dealt with
   bool sends_before_start = false;  // contributions, with their announcements
   std::uint64_t submitted_ns = 0;
   std::uint64_t started_ns = 0;

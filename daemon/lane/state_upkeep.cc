@@ -123,7 +123,9 @@ bool StateUpkeep::take_lost(TensorState& tensor) noexcept {
 
 bool StateUpkeep::is_in_use(const TensorState& tensor) const {
   for (OpId op = 0; op < ops_.slots(); ++op) {
-    if (ops_.in_use(op) && !ops_.op(op).completing && lane_ops_[op].tensor == &tensor) return true;
+    const collective::Op& one = ops_.op(op);
+    const bool is_done = one.completing || one.remembered;
+    if (ops_.in_use(op) && !is_done && lane_ops_[op].tensor == &tensor) return true;
   }
   return false;
 }

@@ -42,6 +42,31 @@ TEST(OpTable, WhatHasEndedDoesNotComeBack) {
   EXPECT_EQ(ops.find_or_create({7, 5}), kNoSlot);
 }
 
+TEST(OpTable, ADroppedTensorsOpsDoNotComeBack) {
+  OpTable ops(4, 2, 4);
+  const OpId live = ops.create({7, 0});
+  ops.drop_tensor(7);
+  EXPECT_EQ(ops.find({7, 0}), live);
+  EXPECT_EQ(ops.find_or_create({7, 1}), kNoSlot);
+  ops.remove(live);
+  EXPECT_EQ(ops.find_or_create({7, 0}), kNoSlot);
+  EXPECT_NE(ops.find_or_create({8, 0}), kNoSlot);
+}
+
+// Of those that are dropped the last ones are known, and of the others nothing.
+TEST(OpTable, TensorsThatComeAndGoLeaveNothing) {
+  OpTable ops(4, 2, 4);
+  for (std::uint64_t tensor = 1; tensor <= 3'000; ++tensor) {
+    ops.remove(ops.create({tensor, 0}));
+    ops.drop_tensor(tensor);
+    ops.drop_tensor(tensor);
+  }
+  EXPECT_TRUE(ops.superseded({3'000, 9}));
+  EXPECT_TRUE(ops.superseded({3'000 - 1'023, 9}));
+  EXPECT_FALSE(ops.superseded({3'000 - 1'024, 0}));
+  EXPECT_LE(ops.known_tensors(), 1'024u);
+}
+
 TEST(OpTable, ANewOpKnowsNothingOfTheLastInItsSlot) {
   OpTable ops(1, 3, 1);
   const OpId a = ops.create({1, 0});
