@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <optional>
+#include <utility>
 #include <variant>
 
 #include "base/bump.h"
@@ -295,6 +296,8 @@ void Lane::on_link_lost(LanePeer& peer, Errc reason, const char* text, bool supe
     // only when it begins another; or either side just now closes the link because it was not used.
     // As long as nothing was said on it, nothing is lost with it.
     if (superseded && group->renew_untouched(node)) continue;
+    // All links may go at once, and the ring of events has room for one loss of each group.
+    if (std::exchange(group->loss_reported, true)) continue;
     resources_.reports.report(event::LinkLost{group, node, reason, Sentence(text)});
   }
 }

@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <memory>
+#include <variant>
 #include <vector>
 
 #include "tests/daemon/lane/lane_rig.h"
@@ -82,6 +83,24 @@ TEST_F(LaneTurns, GiveCommandsATimeAndEntriesWaitForThoseBeforeThem) {
     EXPECT_EQ(refused(alice_), left > 0 ? 0u : 1u) << left << " commands are older";
     before = left;
   }
+}
+
+// A daemon that ends loses all links at once, of which there may be more than events have room.
+TEST_F(LaneTurns, TellOneLossOfEachGroup) {
+  constexpr std::size_t kGroups = 100;
+  std::vector<std::unique_ptr<LaneGroup>> groups;
+  for (std::size_t i = 0; i < kGroups; ++i) {
+    groups.push_back(std::make_unique<LaneGroup>(lane_test::group_of(64, i + 1)));
+    ASSERT_TRUE(lane_.commands().push(Command{command::AddGroup{groups.back().get()}}));
+    lane_.do_work();
+  }
+  ASSERT_TRUE(lane_.commands().push(Command{command::Goodbye{}}));
+  lane_.do_work();
+  std::size_t lost = 0;
+  for (Event event; lane_.events().pop(event);) {
+    lost += std::holds_alternative<event::LinkLost>(event.what) ? 1 : 0;
+  }
+  EXPECT_EQ(lost, kGroups);
 }
 
 }  // namespace
