@@ -126,13 +126,17 @@ BlockCompletion BlockEncoder::finish(const BlockRequest& request) {
   const OpId op = request.op;
   const OpEncoding& encoding = blocks_.encoding(op);
   const codec::Recipe& recipe = *request.recipe;
-  const bool lossy =
-      encoding.lossy && codec::is_lossy(recipe) && !blocks_.op(op).plan->keeps_sums();
+  const bool keeps_sums = blocks_.op(op).plan->keeps_sums();
+  const bool lossy = encoding.lossy && codec::is_lossy(recipe) && !keeps_sums;
   if (!lossy && !has_pending_residual(request))
     return finish_exact(request, blocks_.reduction(op), false);
 
   const std::span<float> sum{as_floats(host_bytes(request.sum).data()),
                              blocks_.part(op, request.number).elements};
+  // What this node owes it has left out of a contribution, when another root kept the sum.
+  if (keeps_sums) {
+    return finish_exact(request, blocks_.reduction(op), !add_pending_residual(request, sum));
+  }
   const bool averages = blocks_.reduction(op) == Reduction::average;
   blocks_.tensor(op)->averages.store(averages, std::memory_order_relaxed);
   // Average before encoding, so that the residual is taken against what is delivered.

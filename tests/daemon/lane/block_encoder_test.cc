@@ -246,6 +246,22 @@ TEST_F(BlockEncoderTest, AnExactAveragePaysWhatIsOwedOfAverages) {
   EXPECT_EQ(sum.as<float>()[1], 4.5f);
 }
 
+// What a contribution of a reduce has left out is of the sum, also when its node has become the
+// root.
+TEST_F(BlockEncoderTest, AnExactAverageOfAReducePaysWhatIsOwedOfTheSum) {
+  const Spec spec{.reduction = Reduction::average, .kind = shm::OpKind::reduce, .root = 0};
+  const auto tensor = node.declare(spec, "ef(int:bits=4)");
+  const OpId op = node.begin(spec, tuned(*tensor));
+  tensor->codec.sender(0)[1] = 0.5f;
+  tensor->tuning->residual_pending(0) = 1;
+  Memory sum(std::vector<float>(kChunk, 8.0f));
+  finish(op, raw, sum);
+  EXPECT_EQ(node.got(op)[0], 4.0f);
+  EXPECT_EQ(node.got(op)[1], 4.25f);
+  EXPECT_EQ(tensor->codec.sender(0)[1], 0.0f);
+  EXPECT_EQ(tensor->tuning->residual_pending(0), 0u);
+}
+
 // ---- Results
 
 TEST_F(BlockEncoderTest, AnExactResultIsDeliveredHereAndGoesFromTheSum) {
