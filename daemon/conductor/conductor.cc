@@ -95,6 +95,8 @@ int Conductor::do_work() {
   const TimeSlice for_lost(clock_, kSliceNs);
   turns_.step("lost epochs");
   work += coordinator_.end_lost(for_lost);
+  turns_.step("waiting joins");
+  work += coordinator_.tell_changed(TimeSlice(clock_, kSliceNs));
   turns_.step("lost joins");
   work += joins_.settle(for_lost);
   turns_.step("lost groups");
@@ -128,6 +130,7 @@ std::uint64_t Conductor::next_deadline_ns() const {
   }
   if (commands_.has_backlog()) return now + kBacklogNs;
   std::uint64_t deadline = std::min(now + kIdleNs, links_.next_deadline_ns());
+  deadline = std::min(deadline, coordinator_.next_deadline_ns());
   if (tuning_ != nullptr) deadline = std::min(deadline, tuning_->next_deadline_ns());
   deadline = std::min(deadline, joins_.next_deadline_ns());
   deadline = std::min(deadline, clients_.next_deadline_ns());

@@ -10,8 +10,13 @@ namespace tern::daemon {
 namespace {
 
 constexpr std::size_t kMaxMessageBytes = 1 << 20;
-// Asked without end, a daemon would keep its answers for one that takes none.
-constexpr std::size_t kMaxUnackedBytes = 16 << 20;
+// Asked without end, a daemon would keep its answers for those that take none. The links of a source
+// share its part alike, and all links what there is.
+constexpr std::size_t kUnackedOfSource = 16 << 20;
+constexpr std::size_t kUnackedOfAll = 64 << 20;
+// Whoever begins messages and does not end them has their room. What joiners say is smaller.
+constexpr std::size_t kLargeMessageBytes = 16 << 10;
+constexpr SharedPlaces::Bounds kLargeMessages{64, 8};
 // Links that peers open: enough for any cluster of this version, not without limit. An address has
 // several where daemons share a machine.
 constexpr SharedPlaces::Bounds kAdopted{1024, 128};
@@ -40,7 +45,8 @@ ControlLinks::ControlLinks(const Base& base, Sink& sink)
       settings_(base.settings),
       self_(base.self),
       sink_(sink),
-      places_(kAdopted) {}
+      places_(kAdopted),
+      large_(kLargeMessages) {}
 
 ControlLinks::~ControlLinks() {
   for (auto& peer : peers_) peer->link->close();
@@ -121,12 +127,19 @@ void ControlLinks::send(LinkRef to, const nlohmann::json& message) {
 
 void ControlLinks::send(Peer& peer, const nlohmann::json& message) {
   const std::string text = json_text(message);
-  if (peer.link->unacked_bytes() + text.size() > kMaxUnackedBytes) {
+  // One message always may, of whatever size.
+  const std::size_t unacked = peer.link->unacked_bytes();
+  if (unacked > 0 && unacked + text.size() > most_unacked(peer)) {
     return break_off(peer, "the peer does not acknowledge what it is told");
   }
   wire::FrameHeader header;
   header.kind = static_cast<std::uint8_t>(wire::FrameKind::control);
   peer.link->send_copy(header, std::as_bytes(std::span(text.data(), text.size())));
+}
+
+std::size_t ControlLinks::most_unacked(const Peer& peer) const {
+  const std::size_t of_source = peer.place ? places_.of(peer.source) : 1;
+  return std::min(kUnackedOfSource / of_source, kUnackedOfAll / peers_.size());
 }
 
 void ControlLinks::break_off(Peer& peer, const char* why) {
@@ -256,20 +269,31 @@ ControlLinks::Peer* ControlLinks::peer_of(const net::Link& link) {
 }
 
 net::PayloadPlace ControlLinks::place_payload(net::Link& link, const wire::FrameHeader& header) {
-  Peer* peer = peer_of(link);
-  peer->buffer.clear();
   if (header.kind != static_cast<std::uint8_t>(wire::FrameKind::control) ||
       header.payload_bytes > kMaxMessageBytes) {
     return {};
   }
-  peer->buffer.resize(header.payload_bytes);
-  return {{}, peer->buffer};
+  Peer* peer = peer_of(link);
+  if (header.payload_bytes > kLargeMessageBytes) {
+    peer->large = large_.take(source_of(peer->ref));
+    if (!peer->large) return {};
+  }
+  // Pages that nothing comes to are not there.
+  peer->buffer = std::make_unique_for_overwrite<std::byte[]>(header.payload_bytes);
+  return {{}, {peer->buffer.get(), header.payload_bytes}};
 }
 
 bool ControlLinks::on_frame(net::Link& link, const wire::FrameHeader& header,
                             const net::PayloadPlace& place, bool payload_valid) {
   Peer* peer = peer_of(link);
+  const auto buffer = std::exchange(peer->buffer, nullptr);
+  peer->large.reset();
   if (!payload_valid || header.kind != static_cast<std::uint8_t>(wire::FrameKind::control)) {
+    return false;
+  }
+  if (place.body.size() != header.payload_bytes) {
+    sink_.on_control_breach(name_of(*peer), "there was no room for its message of " +
+                                                std::to_string(header.payload_bytes) + " bytes");
     return false;
   }
   if (peer->received.empty()) waiting_.push_back(peer->ref);
@@ -277,6 +301,13 @@ bool ControlLinks::on_frame(net::Link& link, const wire::FrameHeader& header,
                               place.body.size());
   peer->received_bytes += bytes_of_waiting(peer->received.back());
   return true;
+}
+
+void ControlLinks::on_abandoned(net::Link& link, const wire::FrameHeader&,
+                                const net::PayloadPlace&) {
+  Peer* peer = peer_of(link);
+  peer->buffer.reset();
+  peer->large.reset();
 }
 
 void ControlLinks::on_breach(net::Link& link, const char* text) {

@@ -87,9 +87,10 @@ class ControlLinks final : private net::LinkSink {
     wire::NodeId node;
     net::Endpoint endpoint;
     std::unique_ptr<net::Link> link;
-    std::vector<std::byte> buffer;
+    std::unique_ptr<std::byte[]> buffer;  // of the message that arrives
     std::string source;
     std::optional<SharedPlaces::Held> place;  // none: opened here
+    std::optional<SharedPlaces::Held> large;  // while a large message arrives
     bool lost = false;
     Errc reason = Errc::ok;
     std::string why;
@@ -105,12 +106,15 @@ class ControlLinks final : private net::LinkSink {
   net::PayloadPlace place_payload(net::Link& link, const wire::FrameHeader& header) override;
   bool on_frame(net::Link& link, const wire::FrameHeader& header, const net::PayloadPlace& place,
                 bool payload_valid) override;
-  void on_abandoned(net::Link&, const wire::FrameHeader&, const net::PayloadPlace&) override {}
+  void on_abandoned(net::Link& link, const wire::FrameHeader& header,
+                    const net::PayloadPlace& place) override;
   void on_acked(net::Link&, std::uint64_t) override {}
   void on_lost(net::Link& link, Errc reason, const char* text) override;
   void on_breach(net::Link& link, const char* text) override;
   static std::string name_of(const Peer& peer);
   void send(Peer& peer, const nlohmann::json& message);
+  // Of what has been sent by the link.
+  std::size_t most_unacked(const Peer& peer) const;
   void break_off(Peer& peer, const char* why);
   void tell_about(Peer& peer);
   Peer* peer_of(const net::Link& link);
@@ -127,6 +131,7 @@ class ControlLinks final : private net::LinkSink {
   Sink& sink_;
   std::function<nlohmann::json()> about_;
   SharedPlaces places_;  // of links that peers have opened
+  SharedPlaces large_;   // of large messages that arrive
   std::vector<std::unique_ptr<Peer>> peers_;
   std::deque<LinkRef> waiting_;  // links with messages that are not read yet, each once
   LinkRef next_ref_ = 1;

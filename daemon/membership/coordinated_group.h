@@ -59,6 +59,7 @@ struct CoordinatedGroup {
   Phase phase = Phase::gathering;
   std::map<std::uint32_t, Joiner> joiners;  // for the next epoch
   std::uint32_t size = 0;                   // what the first of them said
+  std::uint64_t waiting_due_ns = 0;         // when they may be told next whom they wait for
   std::vector<Node> nodes;                  // of the current epoch
   std::set<std::uint32_t> left;
   std::uint32_t ranks = 0;

@@ -18,6 +18,8 @@ namespace {
 
 // Of what another daemon says of an epoch's end, so much is kept.
 constexpr std::size_t kMaxEndText = 1024;
+// Between two lists of those for whom a group waits.
+constexpr std::uint64_t kWaitingNs = 250'000'000;
 
 std::string random_hex() {
   std::array<std::byte, 16> bytes;
@@ -205,7 +207,7 @@ void Coordinator::on_proof(LinkRef from, const std::string& uid, const nlohmann:
   }
   joiner.proven = true;
   group.size = static_cast<std::uint32_t>(size);
-  tell_waiting(uid, group);
+  note_proven(uid, group);
   if (group.phase != Phase::gathering || group.proven() != group.size) return;
   if (group.part == Part::gathering) return divide_gathered(uid);
   start_epoch(uid, group);
@@ -244,8 +246,29 @@ void Coordinator::drop(const Place& place, Errc code, const std::string& text) {
   refuse(place, dropped.mapped().asker(), code, text);
 }
 
-// So that a member whose time runs out can say who was missing.
+void Coordinator::note_proven(const std::string& uid, Group& group) {
+  if (clock_.now_ns() >= group.waiting_due_ns) return tell_waiting(uid, group);
+  changed_.emplace(group.waiting_due_ns, uid);
+}
+
+int Coordinator::tell_changed(const TimeSlice& slice) {
+  const std::uint64_t now = clock_.now_ns();
+  int told = 0;
+  while (!changed_.empty() && changed_.begin()->first <= now) {
+    const std::string uid = std::move(changed_.extract(changed_.begin()).value().second);
+    Group* const group = groups_.find(uid);
+    if (group == nullptr || group->joiners.empty()) continue;
+    tell_waiting(uid, *group);
+    ++told;
+    if (slice.is_over()) break;
+  }
+  return told;
+}
+
+// So that a member whose time runs out can say who was missing. A list is as long as the group is
+// large, and goes to all: one for each rank that comes would be the square of the ranks.
 void Coordinator::tell_waiting(const std::string& uid, Group& group) {
+  group.waiting_due_ns = clock_.now_ns() + kWaitingNs;
   nlohmann::json missing = nlohmann::json::array();
   for (std::uint32_t rank = 0; rank < group.size; ++rank) {
     const auto found = group.joiners.find(rank);

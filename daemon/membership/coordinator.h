@@ -10,6 +10,7 @@
 #include <deque>
 #include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "base/clock.h"
@@ -45,6 +46,12 @@ class Coordinator {
   // Ends one epoch that has lost a node, and others until the slice is over. Returns how many.
   int end_lost(const TimeSlice& slice);
   bool has_lost() const { return !lost_.empty(); }
+  // Tells joiners of some groups whom they wait for, where that has changed since they were told.
+  // Returns of how many groups.
+  int tell_changed(const TimeSlice& slice);
+  std::uint64_t next_deadline_ns() const {
+    return changed_.empty() ? ~std::uint64_t{0} : changed_.begin()->first;
+  }
   // Refuses one join that was not proven in time, and others until the slice is over. False: there
   // may be more.
   bool expire(const TimeSlice& slice);
@@ -88,6 +95,8 @@ class Coordinator {
   void refuse(const Place& place, const Asker& asker, Errc code, const std::string& text);
   // Refuses one that has been taken in.
   void drop(const Place& place, Errc code, const std::string& text);
+  // At once, or when it is due.
+  void note_proven(const std::string& uid, Group& group);
   void tell_waiting(const std::string& uid, Group& group);
   void start_epoch(const std::string& uid, Group& group);
   void end_epoch(const std::string& uid, Group& group, Errc code, const std::string& text);
@@ -97,6 +106,8 @@ class Coordinator {
   SharedPlaces joiners_{kJoiners};  // outlives the groups
   CoordinatedGroups groups_;
   std::deque<std::string> lost_;  // uids of groups whose epoch has lost a node
+  // Those whose joiners have not been told of the last change, and when that is due.
+  std::set<std::pair<std::uint64_t, std::string>> changed_;
 };
 
 }  // namespace tern::daemon

@@ -254,6 +254,42 @@ TEST_F(ControlLinksTest, ALinkThatItsPeerKeepsForNothingIsClosed) {
   EXPECT_TRUE(busy.links.is_open(used));
 }
 
+// Whoever opens many links and takes no answers has the room of one.
+TEST_F(ControlLinksTest, TheLinksOfAHostShareTheRoomForWhatIsNotAcknowledged) {
+  constexpr std::size_t kLinks = 32, kMiB = 1 << 20;
+  End& here = end("here");
+  for (std::size_t i = 0; i < kLinks; ++i) dial("crowd");
+  ASSERT_EQ(here.adopted, kLinks);
+  for (std::size_t i = 1; i <= kLinks; ++i) {
+    ends_[i]->links.send(1, {{"t", "join"}});
+  }
+  settle();
+  ASSERT_EQ(here.messages.size(), kLinks);
+  // From here on the crowd takes nothing.
+  const std::string much(kMiB / 4, 'x');
+  for (const auto& [link, message] : here.messages) {
+    here.links.send(link, {{"much", much}});
+    EXPECT_TRUE(here.links.is_open(link)) << "one message always has room";
+    here.links.send(link, {{"more", much}});
+    EXPECT_FALSE(here.links.is_open(link)) << "sixteen MiB are half a MiB for each";
+  }
+  EXPECT_EQ(here.breaches.size(), kLinks);
+}
+
+TEST_F(ControlLinksTest, OneLinkHasTheRoomOfItsHost) {
+  End& here = end("here");
+  End& there = end("there");
+  there.links.send(there.links.open({"here", 7000}), {{"t", "join"}});
+  settle();
+  ASSERT_EQ(here.messages.size(), 1u);
+  const LinkRef link = here.messages[0].first;
+  const std::string much(1 << 20, 'x');
+  for (int i = 0; i < 15; ++i) here.links.send(link, {{"much", much}});
+  EXPECT_TRUE(here.links.is_open(link));
+  for (int i = 0; i < 2; ++i) here.links.send(link, {{"much", much}});
+  EXPECT_FALSE(here.links.is_open(link));
+}
+
 TEST_F(ControlLinksTest, ALinkThatIsGoneFreesItsPlace) {
   constexpr std::size_t kOfOne = 128;
   End& here = end("here");

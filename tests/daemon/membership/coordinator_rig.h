@@ -85,6 +85,11 @@ class CoordinatorTest : public testing::Test, public ControlSender {
   void join(LinkRef from, std::uint32_t rank, std::int64_t size) {
     join(from, join_of(from, rank, size));
   }
+  // As it is now and then.
+  int tell_changed() {
+    clock_.advance_ns(250'000'000);
+    return coordinator_.tell_changed(TimeSlice(clock_, 1));
+  }
   void lose(LinkRef link, const std::string& why) {
     coordinator_.on_link_lost(link, why);
     coordinator_.end_lost(TimeSlice(clock_, 1));

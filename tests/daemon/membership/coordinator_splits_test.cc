@@ -72,6 +72,7 @@ TEST_F(CoordinatorSplits, EachColourBecomesAGroupWhenTheLastRankHasCome) {
   split(kA, 0, 5);
   split(kB, 2, 5);
   EXPECT_TRUE(all(kB, "divided").empty());
+  tell_changed();
   EXPECT_EQ((*last(kB, "waiting"))["missing"], json::array({1}));
   split(kA, 1, 0);
   ASSERT_EQ(all(kA, "divided").size(), 2u);

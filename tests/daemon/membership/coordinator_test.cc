@@ -11,6 +11,7 @@ TEST_F(CoordinatorTest, TheEpochBeginsWhenTheLastRankHasProvenItself) {
   join(kB, 1, 3);
   join(kA, 0, 3);
   EXPECT_EQ(last(kA, "members"), nullptr);
+  tell_changed();
   EXPECT_EQ((*last(kB, "waiting"))["missing"], json::array({2}));
   join(kB, 2, 3);
   const json body = members(kA);
@@ -29,6 +30,30 @@ TEST_F(CoordinatorTest, TheEpochBeginsWhenTheLastRankHasProvenItself) {
   say(kB, "ready", 1);
   EXPECT_NE(last(kA, "start"), nullptr);
   EXPECT_NE(last(kB, "start"), nullptr);
+}
+
+// Ranks that come one after the other do not have all others told of each.
+TEST_F(CoordinatorTest, WhomAGroupWaitsForIsSaidNowAndThen) {
+  constexpr std::int64_t kSize = 100;
+  const auto lists_to = [this](LinkRef link) {
+    return std::count_if(sent_.begin(), sent_.end(), [link](const auto& one) {
+      return one.first == link && one.second["t"] == "waiting";
+    });
+  };
+  const TimeSlice slice(clock_, 1);
+  for (std::uint32_t rank = 0; rank < kSize - 1; ++rank) {
+    join(rank % 2 == 0 ? kA : kB, rank, kSize);
+    EXPECT_EQ(coordinator_.tell_changed(slice), 0);
+  }
+  EXPECT_EQ(lists_to(kA) + lists_to(kB), 1);
+  EXPECT_EQ(coordinator_.next_deadline_ns(), clock_.now_ns() + 250'000'000);
+  EXPECT_EQ(tell_changed(), 1);
+  EXPECT_EQ((*last(kA, "waiting"))["missing"], json::array({kSize - 1}));
+  EXPECT_EQ((*last(kB, "waiting"))["missing"], json::array({kSize - 1}));
+  EXPECT_EQ(lists_to(kA) + lists_to(kB), 3);
+  EXPECT_EQ(coordinator_.next_deadline_ns(), ~std::uint64_t{0});
+  join(kB, kSize - 1, kSize);
+  EXPECT_NE(last(kA, "members"), nullptr);
 }
 
 TEST_F(CoordinatorTest, TheLeastOfAllLimitsIsAgreed) {
