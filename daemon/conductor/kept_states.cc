@@ -17,21 +17,27 @@ std::uint64_t KeptStates::bytes_of(const std::string& key) const {
 }
 
 std::uint64_t KeptStates::bytes_of_user(std::uint32_t user) const {
-  const auto found = bytes_.find(settings_.sub_users.owner_of(user));
-  return found == bytes_.end() ? 0 : found->second;
+  const auto found = accounts_.find(settings_.sub_users.owner_of(user));
+  return found == accounts_.end() ? 0 : found->second.bytes;
 }
 
 std::uint64_t KeptStates::bytes() const {
   std::uint64_t all = 0;
-  for (const auto& [account, bytes] : bytes_) all += bytes;
+  for (const auto& [account, held] : accounts_) all += held.bytes;
   return all;
 }
 
-KeptStates::Map::iterator KeptStates::forget(Map::iterator kept) {
-  const auto of_user = bytes_.find(kept->second.account);
-  of_user->second -= kept->second.bytes;
-  if (of_user->second == 0) bytes_.erase(of_user);
-  return kept_.erase(kept);
+void KeptStates::forget(Map::iterator kept) {
+  OfAccount& account = accounts_.at(kept->second.account);
+  account.bytes -= kept->second.bytes;
+  account.by_age.erase({kept->second.expires_ns, kept->first});
+  kept_.erase(kept);
+}
+
+void KeptStates::lose(Map::iterator kept) {
+  const Kept& lost = kept->second;
+  if (lost.state->has_history()) remember_lost(lost.account, lost.group, lost.state->name);
+  forget(kept);
 }
 
 bool KeptStates::adopt(const MemberGroup& group, const std::string& key, DeclaredTensor& tensor) {
@@ -72,11 +78,17 @@ void KeptStates::keep(const MemberGroup& group, const DeclaredTensor& tensor) {
     used_.erase(tensor.state_key);
     if (settings_.tensors.state_ttl_ns > 0) {
       if (const auto last = kept_.find(tensor.state_key); last != kept_.end()) forget(last);
+      OfAccount& account = accounts_[group.account];
+      const auto& ages = account.by_age;
+      while (!ages.empty() && ages.size() >= settings_.limits.max_tensors_per_user) {
+        lose(kept_.find(ages.begin()->second));
+      }
+      const std::uint64_t expires_ns = clock_.now_ns() + settings_.tensors.state_ttl_ns;
       const std::uint64_t bytes = tensor.state->state_bytes();
-      bytes_[group.account] += bytes;
-      kept_[tensor.state_key] = {tensor.state,  clock_.now_ns() + settings_.tensors.state_ttl_ns,
-                                 group.account, group.uid,
-                                 bytes,         group.ranks_of_node};
+      account.bytes += bytes;
+      account.by_age.emplace(expires_ns, tensor.state_key);
+      kept_[tensor.state_key] = {tensor.state, expires_ns, group.account,
+                                 group.uid,    bytes,      group.ranks_of_node};
       return;
     }
   }
@@ -100,13 +112,12 @@ bool KeptStates::take_lost(const MemberGroup& group, const std::string& name) {
 }
 
 void KeptStates::expire(std::uint64_t now_ns) {
-  for (auto one = kept_.begin(); one != kept_.end();) {
-    const Kept& kept = one->second;
-    if (kept.expires_ns <= now_ns && kept.state->has_history()) {
-      remember_lost(kept.account, kept.group, kept.state->name);
+  for (auto& [account, held] : accounts_) {
+    while (!held.by_age.empty() && held.by_age.begin()->first <= now_ns) {
+      lose(kept_.find(held.by_age.begin()->second));
     }
-    one = kept.expires_ns <= now_ns ? forget(one) : std::next(one);
   }
+  std::erase_if(accounts_, [](const auto& one) { return one.second.by_age.empty(); });
   for (auto& [account, lost] : lost_) {
     std::erase_if(lost, [now_ns](const auto& one) { return one.second <= now_ns; });
   }

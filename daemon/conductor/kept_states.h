@@ -5,6 +5,7 @@
 #include <memory>
 #include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "base/clock.h"
@@ -37,7 +38,8 @@ class KeptStates {
   // A tensor is declared. If no other uses the key, its state outlives the declaration, and it
   // takes over what is kept. True: something with a history was lost, now or before.
   bool adopt(const MemberGroup& group, const std::string& key, DeclaredTensor& tensor);
-  // A tensor that no lane uses any more: its state is kept, or lost.
+  // A tensor that no lane uses any more: its state is kept, or lost. Of an account as many are kept
+  // as it may have tensors, the newest.
   void keep(const MemberGroup& group, const DeclaredTensor& tensor);
 
   // Forgets what nobody has declared again in time.
@@ -57,16 +59,24 @@ class KeptStates {
   // group has been reset.
   using Lost = std::map<std::string, std::uint64_t>;
 
-  Map::iterator forget(Map::iterator kept);
+  // All that is kept of one account.
+  struct OfAccount {
+    std::uint64_t bytes = 0;
+    std::set<std::pair<std::uint64_t, std::string>> by_age;  // when it expires, and its key
+  };
+
+  void forget(Map::iterator kept);
+  // Its group is told if the tensor is declared again.
+  void lose(Map::iterator kept);
   bool take_lost(const MemberGroup& group, const std::string& name);
   void remember_lost(std::uint32_t account, const std::string& group, const std::string& name);
 
   const ConductorSettings& settings_;
   const Clock& clock_;
   Map kept_;
-  std::map<std::uint32_t, std::uint64_t> bytes_;  // of what is kept, by account
-  std::set<std::string> used_;                    // keys of declared tensors
-  std::map<std::uint32_t, Lost> lost_;            // by account
+  std::map<std::uint32_t, OfAccount> accounts_;
+  std::set<std::string> used_;          // keys of declared tensors
+  std::map<std::uint32_t, Lost> lost_;  // by account
 };
 
 }  // namespace tern::daemon

@@ -120,6 +120,31 @@ TEST_F(KeptStatesTest, ThatExpireAreLostAndKnownToBe) {
   EXPECT_FALSE(kept_.adopt(group_, key_, third));
 }
 
+TEST_F(KeptStatesTest, OfAnAccountTheNewestAreKept) {
+  settings_.limits.max_tensors_per_user = 3;
+  MemberGroup of_another;
+  of_another.uid = "fedcba9876543210";
+  of_another.account = 1001;
+  DeclaredTensor foreign = used_tensor();
+  kept_.adopt(of_another, "foreign", foreign);
+  kept_.keep(of_another, foreign);
+  for (int number = 0; number < 5; ++number) {
+    clock_.advance_ns(1);
+    DeclaredTensor one = used_tensor();
+    one.state->name = std::to_string(number);
+    EXPECT_FALSE(kept_.adopt(group_, one.state->name, one));
+    kept_.keep(group_, one);
+  }
+  const std::uint64_t bytes = foreign.state->state_bytes();
+  for (const char* gone : {"0", "1"}) EXPECT_EQ(kept_.bytes_of(gone), 0u) << gone;
+  for (const char* kept : {"2", "3", "4", "foreign"}) EXPECT_EQ(kept_.bytes_of(kept), bytes);
+  EXPECT_EQ(kept_.bytes_of_user(1000), 3 * bytes);
+  EXPECT_EQ(kept_.bytes(), 4 * bytes);
+  DeclaredTensor again = tensor();
+  again.state->name = "0";
+  EXPECT_TRUE(kept_.adopt(group_, "0", again)) << "it is known that something was lost";
+}
+
 TEST_F(KeptStatesTest, WithoutATimeToLiveNothingIsKept) {
   settings_.tensors.state_ttl_ns = 0;
   DeclaredTensor first = used_tensor();
