@@ -329,11 +329,14 @@ void StatePart::write_counts(std::span<const std::uint64_t> share_begins,
 Result<std::vector<std::uint64_t>> StatePart::read_counts(std::span<const std::byte> parts) const {
   std::vector<std::uint64_t> begins;  // and where the last one ends
   if (ranks_ == 0) return begins;
-  // Parts of no operation have none.
+  // Parts of no operation have none. Their headers are a client's, which may change them meanwhile.
   StatePartHeader part{};
-  for (; read_header(parts, part) && !part.has_one_leg(); parts = parts.subspan(part.bytes)) {
+  bool found = false;
+  for (std::uint32_t i = 0; i < kMaxParts && !found && read_header(parts, part); ++i) {
+    found = part.has_one_leg();
+    if (!found) parts = parts.subspan(part.bytes);
   }
-  if (parts.size() < header_.bytes) {
+  if (!found || parts.size() < header_.bytes) {
     return fail(Errc::invalid_argument, "no part has the counts that its header names");
   }
   std::vector<std::uint64_t> counts(ranks_);

@@ -140,6 +140,16 @@ TEST_F(StatePartOfOneLeg, TheFirstPartOfAnOperationIsFound) {
   EXPECT_EQ(StatePart::first_of_one_leg(Bytes(10)).magic, 0u);
 }
 
+// However many a client writes: a group has as many as it has nodes.
+TEST_F(StatePartOfOneLeg, CountsAreSoughtInSixtyFourParts) {
+  const Node one = node_of(with_counts(), 1);
+  std::vector<Bytes> parts(63, exported(node_of({})));
+  parts.push_back(exported(one));
+  EXPECT_TRUE(one.part.read_counts(joined(parts)));
+  parts.insert(parts.begin(), parts.front());
+  EXPECT_FALSE(one.part.read_counts(joined(parts)));
+}
+
 TEST_F(StatePartOfOneLeg, WhatNodesOweIsWhosItIsNow) {
   const Bytes parts =
       joined({exported(node_of(with_counts())), exported(node_of(with_counts(), 1))});
