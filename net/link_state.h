@@ -109,7 +109,9 @@ struct Link::State {
   std::uint64_t next_deadline_ns() const noexcept;
   // From connect() to the hello's answer. There must be time for a second attempt before either
   // side gives up.
-  std::uint64_t attempt_timeout_ns() const noexcept { return settings.resume_timeout_ns / 2; }
+  std::uint64_t attempt_timeout_ns() const noexcept {
+    return (settings.resume_timeout_ns + (was_open ? 0 : settings.peer_timeout_ns)) / 2;
+  }
   void drop_connection();
   void break_connection(const char* why);
   void break_for_breach(const char* why);

@@ -300,6 +300,18 @@ TEST_F(LinkTest, GoodbyeLosesBothSidesAtOnce) {
   EXPECT_TRUE(a->said_goodbye() && b->said_goodbye());
 }
 
+// A first attempt has a time of its own.
+TEST_F(LinkTest, OpensAlsoWhereNoneIsResumed) {
+  settings.resume_timeout_ns = 0;
+  a = make_active();
+  b = make_passive();
+  connect();
+  network.set_partitioned(at_a, at_b, true);
+  run_for(settings.peer_timeout_ns + 100 * kMillisecond);
+  EXPECT_EQ(sink_a.lost, 1);
+  EXPECT_EQ(sink_b.lost, 1);
+}
+
 TEST_F(LinkTest, NobodyListensThereForTooLong) {
   network.kill(at_b);
   run_for(settings.peer_timeout_ns + settings.resume_timeout_ns);
