@@ -47,6 +47,9 @@ class SwitchedJobs {
       for (const auto& client : world.clients()) work += client->ready() ? client->poll() : 0;
       return work;
     };
+    for (std::size_t i = 0; i < elements(); ++i) {
+      ramp_.push_back(static_cast<float>(i % kPeriod));
+    }
     for (std::uint32_t job = 0; job < shape.jobs; ++job) join("job" + std::to_string(job));
   }
 
@@ -80,7 +83,7 @@ class SwitchedJobs {
   World world;
 
  private:
-  static constexpr std::size_t kPeriod = 1021;  // of the values, which are whole numbers
+  static constexpr std::size_t kPeriod = 1021;  // of the values, which are small whole numbers
 
   void join(const std::string& name) {
     std::vector<Client*> ranks;
@@ -109,20 +112,17 @@ class SwitchedJobs {
     request.count = elements();
     request.input = request.output = client.allocate(bytes());
     float* const values = values_of(client, request.input);
-    for (std::size_t i = 0; i < request.count; ++i) {
-      values[i] = static_cast<float>(i % kPeriod + rank);
-    }
+    const auto shift = static_cast<float>(rank);
+    for (std::size_t i = 0; i < ramp_.size(); ++i) values[i] = ramp_[i] + shift;
     ticket_ = client.submit(request);
   }
   void expect_sum(Client& client) {
     ASSERT_EQ(client.result(ticket_).status, Errc::ok) << client.result(ticket_).detail;
     const float* const values = values_of(client, 0);
-    const std::uint32_t nodes = shape_.nodes;
+    const auto nodes = static_cast<float>(shape_.nodes);
+    const float shifts = nodes * (nodes - 1) / 2;
     std::size_t wrong = 0;
-    for (std::size_t i = 0; i < elements(); ++i) {
-      const auto sum = nodes * (i % kPeriod) + std::size_t{nodes} * (nodes - 1) / 2;
-      wrong += values[i] != static_cast<float>(sum);
-    }
+    for (std::size_t i = 0; i < ramp_.size(); ++i) wrong += values[i] != nodes * ramp_[i] + shifts;
     EXPECT_EQ(wrong, 0u);
   }
   static float* values_of(Client& client, std::uint64_t offset) {
@@ -130,6 +130,7 @@ class SwitchedJobs {
   }
 
   Shape shape_;
+  std::vector<float> ramp_;                 // what rank 0 gives; rank r gives r more
   std::vector<std::vector<Client*>> jobs_;  // ranks
   std::uint64_t ticket_ = 0;                // of the last op: that of all ranks
 };

@@ -47,7 +47,7 @@ def start_ranks(nodes, size, work, **options):
     """Starts work(rank) in `size` processes, rank r at the daemon r mod len(nodes), with a process
     group of the backend "tern". Their processes, and where their answers come, by rank."""
     options.setdefault("timeout", datetime.timedelta(seconds=60))
-    folder = tempfile.mkdtemp(prefix="tern-torch-")
+    folder = tempfile.mkdtemp(prefix="ranks-", dir=nodes[0].folder)
     started = []
     for rank in range(size):
         receiver, sender = _fork.Pipe(duplex=False)
