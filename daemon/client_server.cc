@@ -54,6 +54,7 @@ void ClientServer::unwatch(Connection& connection) {
 int ClientServer::poll() {
   if (!spare_) spare_ = duplicate(listener_.fd());
   std::vector<std::uint64_t> ids;
+  log_.tell_left_out();
   conductor_->turns().step("dead connections");
   for (const auto& [id, connection] : connections_) {
     if (connection.died && !connection.closing) ids.push_back(id);
@@ -158,7 +159,8 @@ void ClientServer::reply(std::uint64_t client, std::span<const std::byte> packet
   // A client that does not read its answers hurts itself alone.
   if (auto sent = found->second.socket.send(packet, descriptors); !sent) {
     if (sent.error().code == Errc::would_block) {
-      spdlog::warn("client {} does not read its answers; it is disconnected", client);
+      log_.write({LogTopic::clients, found->second.account, spdlog::level::warn},
+                 "client {} does not read its answers; it is disconnected", client);
       found->second.died = true;
     }
   }

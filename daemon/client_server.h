@@ -15,6 +15,7 @@
 #include "daemon/conductor/conductor.h"
 #include "daemon/service/disposal.h"
 #include "daemon/service/log_limit.h"
+#include "daemon/service/user_log.h"
 #include "net/event_loop.h"
 #include "shm/packet_socket.h"
 
@@ -71,6 +72,7 @@ class ClientServer final : public ClientPort {
   Fd spare_;  // given up for a moment where there is no other, to turn somebody away
   LogLimit<std::string> limit_;
   SteadyClock clock_;
+  UserLog log_{clock_};
 };
 
 }  // namespace tern::daemon

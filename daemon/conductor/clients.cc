@@ -7,7 +7,6 @@
 #include <string_view>
 #include <utility>
 
-#include "daemon/service/log.h"
 #include "daemon/service/nudges.h"
 #include "shm/absent_pages.h"
 #include "shm/wakeup.h"
@@ -15,7 +14,6 @@
 namespace tern::daemon {
 namespace {
 
-constexpr std::uint64_t kTellEveryNs = 1'000'000'000;
 // How often it is looked whether a seal is there, which mostly takes microseconds.
 constexpr std::uint64_t kSealingNs = 1'000'000;
 // Requests of one client that wait for the seal. A library may be asked by many threads at once.
@@ -175,11 +173,8 @@ Status Clients::open(Client& client, const shm::HelloPacket& packet) {
   welcome.segment_bytes = client.memory->segment.segment_bytes();
   welcome.eager_bytes = settings_.ops.eager_bytes;
   outlets_.answers.send(client.id, welcome, descriptors);
-  if (log_budget_.admits(account_of(client), outlets_.clock.now_ns())) {
-    log_about({.job = client.job}, spdlog::level::info,
-              "client {} connected: pid {}, uid {}, job {}", client.id, client.credentials.pid,
-              client.credentials.uid, client.job);
-  }
+  outlets_.log.write(line_about(client), "client {} connected: pid {}, uid {}, job {}", client.id,
+                     client.credentials.pid, client.credentials.uid, client.job);
   return {};
 }
 
@@ -230,6 +225,10 @@ std::uint32_t Clients::account_of(const Client& client) const {
   return settings_.sub_users.owner_of(client.credentials.uid);
 }
 
+UserLog::Line Clients::line_about(const Client& client) const {
+  return {.topic = LogTopic::clients, .account = account_of(client), .fields = {.job = client.job}};
+}
+
 void Clients::say_whether_to_spin() {
   std::size_t count = outlets_.lanes.lane_count();
   for (const auto& [id, client] : clients_) count += client->memory ? 1 : 0;
@@ -268,10 +267,8 @@ void Clients::let_go(Client& client, const char* why) {
     clients_.erase(client.id);
     return;
   }
-  if (log_budget_.admits(account_of(client), outlets_.clock.now_ns())) {
-    log_about({.job = client.job}, spdlog::level::info, "client {} (pid {}, job {}) is gone: {}",
-              client.id, client.credentials.pid, client.job, why);
-  }
+  outlets_.log.write(line_about(client), "client {} (pid {}, job {}) is gone: {}", client.id,
+                     client.credentials.pid, client.job, why);
   if (!client.is_admitted) return forget(clients_.find(client.id));
   outlets_.lanes.send_to_all(command::DropClient{client.memory.get()});
 }
@@ -281,19 +278,6 @@ void Clients::dispose(Client& client, std::unique_ptr<ClientRegion> region) {
   const std::uint64_t bytes = segment.arena_bytes();
   client.region_bytes -= bytes;
   outlets_.disposal.take(account_of(client), free_in_parts(std::move(region), segment), bytes);
-}
-
-void Clients::tell_left_out() {
-  const std::uint64_t now = outlets_.clock.now_ns();
-  if (now < tell_due_ns_) return;
-  tell_due_ns_ = now + kTellEveryNs;
-  constexpr const char* kText = "{} more lines about clients that came or went were left out: {}";
-  for (const auto& [uid, count] : log_budget_.take_left_out()) {
-    spdlog::info(fmt::runtime(kText), count, fmt::format("uid {}", uid));
-  }
-  if (const std::uint64_t count = log_budget_.take_others_left_out(); count != 0) {
-    spdlog::info(fmt::runtime(kText), count, "other users");
-  }
 }
 
 void Clients::on_dropped(const ClientMemory& memory) {

@@ -11,7 +11,6 @@
 #include "daemon/conductor/client.h"
 #include "daemon/conductor/conductor_settings.h"
 #include "daemon/conductor/outlets.h"
-#include "daemon/service/log_budget.h"
 
 namespace tern::daemon {
 
@@ -70,8 +69,6 @@ class Clients {
   // The client is gone: its memory is freed when all lanes have let go of it, and it is forgotten.
   // One that has no memory is forgotten at once.
   void let_go(Client& client, const char* why);
-  // Says of how many clients the log does not say that they came or went; once a second at most.
-  void tell_left_out();
   // Where pages cannot be left absent, the daemon pays for them; the log says so once.
   void tell_who_pays(const Status& left_absent);
   // For whom it is counted.
@@ -84,6 +81,7 @@ class Clients {
  private:
   // No lane uses its memory.
   void forget(Map::iterator gone);
+  UserLog::Line line_about(const Client& client) const;
   // Spinning helps only while every lane and every client can have a core of its own.
   void say_whether_to_spin();
 
@@ -91,10 +89,6 @@ class Clients {
   Outlets outlets_;
   Map clients_;
   std::vector<std::uint64_t> sealing_;  // those whose sealing nobody has been told of
-  // Of each uid: all of its clients may come at once, and go.
-  static constexpr std::uint64_t kLinesAtOnce = 128;
-  LogBudget<std::uint32_t> log_budget_{kLinesAtOnce};
-  std::uint64_t tell_due_ns_ = 0;
   bool said_who_pays_ = false;
 };
 

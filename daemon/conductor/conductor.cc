@@ -44,12 +44,13 @@ Conductor::Conductor(ConductorSettings settings, const Surroundings& around)
       links_({around.transport, clock_, settings_.link, around.self}, *this),
       post_(links_, around.self),
       sealing_(around.disposal.by()),
-      outlets_{clock_, counters_, answers_, commands_, post_, around.disposal, sealing_},
+      log_(clock_),
+      outlets_{clock_, counters_, answers_, commands_, post_, around.disposal, sealing_, log_},
       coordinator_(post_, clock_),
       refusals_(outlets_),
       clients_(settings_, outlets_),
       joins_(settings_, outlets_, clients_, refusals_),
-      flights_(settings_.flight_directory, clock_),
+      flights_(settings_.flight_directory, clock_, log_),
       groups_(outlets_, flights_),
       drain_(clock_, {clients_, joins_, groups_, coordinator_}),
       kept_(settings_, clock_),
@@ -119,7 +120,7 @@ void Conductor::forget_unused() {
   groups_.add_links(in_use);
   links_.close_unused(in_use);
   kept_.expire(now);
-  clients_.tell_left_out();
+  log_.tell_left_out();
 }
 
 std::uint64_t Conductor::next_deadline_ns() const {

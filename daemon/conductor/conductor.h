@@ -35,6 +35,7 @@
 #include "daemon/lane/lane.h"
 #include "daemon/membership/control_links.h"
 #include "daemon/membership/coordinator.h"
+#include "daemon/service/user_log.h"
 #include "daemon/tuning/tuning.h"
 
 namespace tern::daemon {
@@ -144,6 +145,7 @@ class Conductor final : public net::AcceptorSink, private ControlLinks::Sink {
   ControlLinks links_;
   ControlPost post_;
   Disposal sealing_;  // of clients' memory
+  UserLog log_;
   Outlets outlets_;
 
   // The parts, each after those that it calls.

@@ -1,7 +1,5 @@
 #include "daemon/conductor/epochs.h"
 
-#include <spdlog/spdlog.h>
-
 #include <algorithm>
 #include <functional>
 #include <utility>
@@ -9,7 +7,6 @@
 #include "daemon/control/foreign_json.h"
 #include "daemon/membership/group_proofs.h"
 #include "daemon/membership/hmac.h"
-#include "daemon/service/log.h"
 
 namespace tern::daemon {
 namespace {
@@ -126,8 +123,11 @@ void Epochs::on_members(LinkRef from, const nlohmann::json& message) {
 void Epochs::refuse(JoinSet& set, std::int64_t epoch, const Error& why) {
   const std::string uid = to_hex(set.id.uid);
   const std::string text = "the node " + net::to_text(settings_.advertise) + ": " + why.text;
-  log_about({.group = short_uid(uid)}, spdlog::level::warn, "group {}: no part in epoch {}: {}",
-            short_uid(uid), epoch, text);
+  if (!set.ranks.empty()) {
+    const std::uint32_t account = settings_.sub_users.owner_of(set.ranks.begin()->second.user);
+    outlets_.log.write({LogTopic::groups, account, spdlog::level::warn, {.group = short_uid(uid)}},
+                       "group {}: no part in epoch {}: {}", short_uid(uid), epoch, text);
+  }
   partners_.groups.tell_end(set.coordinator, {uid, epoch, why.code, text});
   partners_.joins.refuse_all(set, why.code, text);
 }

@@ -1,7 +1,5 @@
 #include "daemon/conductor/flight_recorder.h"
 
-#include <spdlog/spdlog.h>
-
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
@@ -9,7 +7,6 @@
 
 #include "collective/passing.h"
 #include "daemon/control/foreign_json.h"
-#include "daemon/service/log.h"
 #include "plan/plans.h"
 
 namespace tern::daemon {
@@ -38,9 +35,11 @@ void FlightRecorder::record(const MemberGroup& group, const event::OpEnded& even
   if (event.code == Errc::ok) return;
   const TensorState* const tensor = group.tensor(event.record.tensor);
   const std::string name = tensor == nullptr ? "(anonymous)" : tensor->name;
-  log_about({.job = group.job, .group = short_uid(group.uid), .tensor = name}, spdlog::level::warn,
-            "group {} epoch {}: {} failed: {}: {}", short_uid(group.uid), group.epoch,
-            what_failed(event.record, name), errc_name(event.code), event.text.c_str());
+  LogFields fields = log_fields(group);
+  fields.tensor = name;
+  log_.write({LogTopic::ops, group.account, spdlog::level::warn, fields},
+             "group {} epoch {}: {} failed: {}: {}", short_uid(group.uid), group.epoch,
+             what_failed(event.record, name), errc_name(event.code), event.text.c_str());
   flights.due = true;
 }
 
@@ -136,8 +135,9 @@ bool FlightRecorder::write(const About& about, Flights& flights) {
   out << text;
   out.close();
   if (!out || std::rename((path + ".new").c_str(), path.c_str()) != 0) {
-    log_about({.job = about.job, .group = short_uid(about.uid)}, spdlog::level::warn,
-              "cannot write the flight record {}: {}", path, std::strerror(errno));
+    const LogFields fields{.job = about.job, .group = short_uid(about.uid)};
+    log_.write({LogTopic::ops, about.account, spdlog::level::warn, fields},
+               "cannot write the flight record {}: {}", path, std::strerror(errno));
     std::remove((path + ".new").c_str());
     return true;
   }

@@ -8,6 +8,7 @@
 #include "base/clock.h"
 #include "daemon/conductor/record_files.h"
 #include "daemon/membership/member_group.h"
+#include "daemon/service/user_log.h"
 
 namespace tern::daemon {
 
@@ -18,9 +19,9 @@ class FlightRecorder {
   // How many ops of a group are kept.
   static constexpr std::size_t kFlights = 256;
 
-  // `directory`: empty, no files are written. REQUIRES: both outlive this; a change is seen.
-  FlightRecorder(const std::string& directory, const Clock& clock)
-      : directory_(directory), clock_(clock) {}
+  // `directory`: empty, no files are written. REQUIRES: all outlive this; a change is seen.
+  FlightRecorder(const std::string& directory, const Clock& clock, UserLog& log)
+      : directory_(directory), clock_(clock), log_(log) {}
   // Writes what is left.
   ~FlightRecorder();
   FlightRecorder(const FlightRecorder&) = delete;
@@ -70,6 +71,7 @@ class FlightRecorder {
 
   const std::string& directory_;
   const Clock& clock_;
+  UserLog& log_;
   std::map<std::uint64_t, Flights> groups_;  // by number
   std::deque<Closed> closed_;
   RecordFiles files_;

@@ -1,11 +1,7 @@
 #include "daemon/conductor/groups.h"
 
-#include <spdlog/spdlog.h>
-
 #include <algorithm>
 #include <utility>
-
-#include "daemon/service/log.h"
 
 namespace tern::daemon {
 
@@ -61,10 +57,10 @@ std::uint64_t Groups::next_deadline_ns() const {
 void Groups::add(std::unique_ptr<MemberGroup> made) {
   MemberGroup& group = *made;
   for (const auto& lane : group.lanes) of_lane_[lane.get()] = &group;
-  log_about(log_fields(group), spdlog::level::info,
-            "group {} epoch {}: {} ranks on {} nodes, {} of them here, {} lanes",
-            short_uid(group.uid), group.epoch, group.size, group.addresses.size(),
-            group.ranks.size(), group.lane_count);
+  outlets_.log.write({LogTopic::groups, group.account, spdlog::level::info, log_fields(group)},
+                     "group {} epoch {}: {} ranks on {} nodes, {} of them here, {} lanes",
+                     short_uid(group.uid), group.epoch, group.size, group.addresses.size(),
+                     group.ranks.size(), group.lane_count);
   outlets_.lanes.send_to_group(group, command::AddGroup{});
   groups_[group.number] = std::move(made);
 }
@@ -175,8 +171,9 @@ void Groups::end(MemberGroup& group, Errc code, const std::string& text, bool te
   group.end_text = text;
   ++outlets_.counters->groups_ended;
   if (code != Errc::group_left) {
-    log_about(log_fields(group), spdlog::level::warn, "group {} epoch {} ended: {}: {}",
-              short_uid(group.uid), group.epoch, errc_name(code), text);
+    outlets_.log.write({LogTopic::groups, group.account, spdlog::level::warn, log_fields(group)},
+                       "group {} epoch {} ended: {}: {}", short_uid(group.uid), group.epoch,
+                       errc_name(code), text);
     flights_.group_failed(group);
   }
   if (tell_coordinator) tell_end(group.coordinator, {group.uid, group.epoch, code, text});

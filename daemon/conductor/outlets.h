@@ -6,6 +6,7 @@
 #include "daemon/conductor/lane_commands.h"
 #include "daemon/metrics/counter_table.h"
 #include "daemon/service/disposal.h"
+#include "daemon/service/user_log.h"
 
 namespace tern::daemon {
 
@@ -36,6 +37,7 @@ struct Outlets {
   ControlPost& post;
   Disposal& disposal;
   Disposal& sealing;  // apart: a user whose things are stuck has new clients all the same
+  UserLog& log;
 };
 
 }  // namespace tern::daemon

@@ -1,14 +1,11 @@
 #include "daemon/conductor/tensor_registry.h"
 
-#include <spdlog/spdlog.h>
-
 #include <algorithm>
 #include <bit>
 #include <cstring>
 #include <utility>
 
 #include "daemon/membership/tensor_travel.h"
-#include "daemon/service/log.h"
 
 namespace tern::daemon {
 namespace {
@@ -415,11 +412,13 @@ void TensorRegistry::keep(const MemberGroup& group, DeclaredTensor& tensor) {
 void TensorRegistry::count_reset(const MemberGroup& group, TensorState& state) {
   ++outlets_.counters->state_resets;
   bump(state.resets, std::uint64_t{1});
-  log_about({.job = group.job, .group = short_uid(group.uid), .tensor = state.name},
-            spdlog::level::info,
-            "the codec state of {} was reset: not kept (state_ttl), another layout or memory, an "
-            "op in flight, or half imported",
-            state.name);
+  LogFields fields = log_fields(group);
+  fields.tensor = state.name;
+  outlets_.log.write(
+      {LogTopic::states, group.account, spdlog::level::info, fields},
+      "the codec state of {} was reset: not kept (state_ttl), another layout or memory, an op in "
+      "flight, or half imported",
+      state.name);
 }
 
 // ---- Statistics ---------------------------------------------------------------------------------

@@ -7,8 +7,8 @@
 
 namespace tern::daemon {
 
-// Lines about what goes well, of which a party may cause as many as it likes: some at once, then
-// one a second. It counts what is left out, so that the log can say so.
+// Lines of which a party may cause as many as it likes: some at once, then one a second. It counts
+// what is left out, so that the log can say so.
 template <typename Party>
 class LogBudget {
  public:

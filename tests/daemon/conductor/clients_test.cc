@@ -1,35 +1,13 @@
 #include "daemon/conductor/clients.h"
 
-#include <spdlog/sinks/ringbuffer_sink.h>
-
 #include <latch>
 #include <thread>
 
-#include "daemon/service/log.h"
 #include "part_rig.h"
+#include "tests/daemon/service/log_lines.h"
 
 namespace tern::daemon::conductor_test {
 namespace {
-
-// The lines of this process's log while it lives.
-class Lines {
- public:
-  Lines() : before_(spdlog::default_logger()) {
-    spdlog::set_default_logger(make_logger(sink_));
-    sink_->set_pattern("%v");
-  }
-  ~Lines() { spdlog::set_default_logger(before_); }
-  std::vector<std::string> seen() const {
-    std::vector<std::string> lines = sink_->last_formatted();
-    for (std::string& line : lines) line.erase(line.find_last_not_of('\n') + 1);
-    return lines;
-  }
-
- private:
-  std::shared_ptr<spdlog::sinks::ringbuffer_sink_mt> sink_ =
-      std::make_shared<spdlog::sinks::ringbuffer_sink_mt>(10'000);
-  std::shared_ptr<spdlog::logger> before_;
-};
 
 class ClientsTest : public PartRig {
  protected:
@@ -95,7 +73,7 @@ TEST_F(ClientsTest, HaveLabelsThatNothingCanHideIn) {
 }
 
 TEST_F(ClientsTest, ThatComeAndGoWithoutEndHaveFewLinesAndACount) {
-  const Lines lines;
+  const LogLines lines;
   for (std::uint64_t id = 1; id <= 1'000; ++id) {
     Client& client = greet(connect(id, kAlice));
     clients_.let_go(client, "it disconnected");
@@ -105,16 +83,16 @@ TEST_F(ClientsTest, ThatComeAndGoWithoutEndHaveFewLinesAndACount) {
   EXPECT_EQ(lines.seen().size(), 128u);
   greet(connect(2'000, kBob));
   EXPECT_EQ(lines.seen().size(), 129u);
-  clients_.tell_left_out();
+  log_.tell_left_out();
   ASSERT_EQ(lines.seen().size(), 130u);
   EXPECT_EQ(lines.seen().back(),
             "1872 more lines about clients that came or went were left out: uid 1001");
   greet(connect(2'001, kAlice));
-  clients_.tell_left_out();  // a second has not passed
+  log_.tell_left_out();  // a second has not passed
   EXPECT_EQ(lines.seen().size(), 130u);
   clock_.advance_ns(kSecond);
   greet(connect(2'002, kAlice));
-  clients_.tell_left_out();
+  log_.tell_left_out();
   EXPECT_EQ(lines.seen().size(), 132u);
 }
 
@@ -180,7 +158,8 @@ class WaitingClients : public ClientsTest {
 
   std::latch begun{1}, may_end{1};
   Disposal disposal, sealing;
-  Clients clients{settings_, {clock_, counters_, answers_, commands_, post_, disposal, sealing}};
+  Clients clients{settings_,
+                  {clock_, counters_, answers_, commands_, post_, disposal, sealing, log_}};
 };
 
 // A hole that is being punched would put to sleep who touches the rings.

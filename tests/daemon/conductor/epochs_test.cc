@@ -2,6 +2,7 @@
 
 #include "daemon/membership/group_proofs.h"
 #include "part_rig.h"
+#include "tests/daemon/service/log_lines.h"
 
 namespace tern::daemon::conductor_test {
 namespace {
@@ -93,6 +94,17 @@ TEST_F(EpochsTest, AListThisNodeCannotWorkWithIsRefused) {
   EXPECT_TRUE(epochs_.on_message(kSelf, members(lanes)));
   EXPECT_EQ(refusal(), Errc::protocol_error);
   EXPECT_TRUE(groups_.all().empty());
+}
+
+TEST_F(EpochsTest, ARefusedListIsALineAboutTheGroupsOfItsUser) {
+  auto lanes = body();
+  lanes["lanes"] = kLanes + 1;
+  for (int i = 0; i < 128; ++i) log_.write({LogTopic::groups, 1000}, "all lines at once");
+  const LogLines lines;
+  EXPECT_TRUE(epochs_.on_message(kSelf, members(lanes)));
+  log_.tell_left_out();
+  ASSERT_EQ(lines.seen().size(), 2u) << "one is about the join, and has a limit of its own";
+  EXPECT_EQ(lines.seen().back(), "1 more lines about groups were left out: uid 1000");
 }
 
 TEST_F(EpochsTest, AListWithACutThisNodeDoesNotHaveIsRefused) {

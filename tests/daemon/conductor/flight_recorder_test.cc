@@ -6,6 +6,7 @@
 #include <fstream>
 
 #include "part_rig.h"
+#include "tests/daemon/service/log_lines.h"
 
 namespace tern::daemon::conductor_test {
 namespace {
@@ -89,6 +90,17 @@ TEST_F(FlightRecorderTest, AStormOfFailuresIsOneFileASecond) {
   clock_.advance_ns(kSecond);
   EXPECT_TRUE(flights_.write_if_due(*group_));
   EXPECT_TRUE(is_written());
+}
+
+TEST_F(FlightRecorderTest, AStormOfFailuresHasFewLinesAndACount) {
+  group_->account = kAlice;
+  const LogLines lines;
+  for (std::uint64_t i = 0; i < 1'000; ++i) flights_.record(*group_, ended(i, Errc::timeout));
+  EXPECT_EQ(lines.seen().size(), 128u);
+  log_.tell_left_out();
+  ASSERT_EQ(lines.seen().size(), 129u);
+  EXPECT_EQ(lines.seen().back(),
+            "872 more lines about operations that failed were left out: uid 1001");
 }
 
 TEST_F(FlightRecorderTest, AGroupThatFailedIsWrittenAfterItsRemovalAtTheLatest) {

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "part_rig.h"
+#include "tests/daemon/service/log_lines.h"
 
 namespace tern::daemon::conductor_test {
 namespace {
@@ -124,6 +125,24 @@ TEST_F(GroupsTest, ACoordinatorThatIsLostIsNotTold) {
   settle();
   EXPECT_EQ(group_->end_code, Errc::peer_lost);
   EXPECT_TRUE(mail("ended").empty());
+}
+
+TEST_F(GroupsTest, ThatAUserMakesAndEndsWithoutEndHaveFewLinesAndACount) {
+  greet(connect(3, kAlice));
+  greet(connect(4, kBob));
+  const LogLines lines;
+  for (int i = 0; i < 500; ++i) {
+    MemberGroup& group = add_group({3});
+    groups_.end(group, Errc::rank_lost, "its rank was lost", false);
+    groups_.forget(group);
+    take_all();
+  }
+  EXPECT_EQ(lines.seen().size(), 128u);
+  add_group({4});
+  EXPECT_EQ(lines.seen().size(), 129u) << "another user has lines of its own";
+  log_.tell_left_out();
+  ASSERT_EQ(lines.seen().size(), 130u);
+  EXPECT_EQ(lines.seen().back(), "872 more lines about groups were left out: uid 1001");
 }
 
 // The clock of a test stands still: a slice is over at once, or never.

@@ -165,11 +165,12 @@ class PartRig : public ::testing::Test, private ControlLinks::Sink {
   LaneCommands commands_{pointers(), [this](std::uint32_t lane) { woken_.push_back(lane); }};
   ControlLinks links_{{transport_, clock_, {}, self_}, *this};
   ControlPost post_{links_, self_};
-  Outlets outlets_{clock_, counters_, answers_, commands_, post_, disposal_, sealing_};
+  UserLog log_{clock_};
+  Outlets outlets_{clock_, counters_, answers_, commands_, post_, disposal_, sealing_, log_};
   Refusals refusals_{outlets_};
   Clients clients_{settings_, outlets_};
   Joins joins_{settings_, outlets_, clients_, refusals_};
-  FlightRecorder flights_{settings_.flight_directory, clock_};
+  FlightRecorder flights_{settings_.flight_directory, clock_, log_};
   Groups groups_{outlets_, flights_};
   KeptStates kept_{settings_, clock_};
   Quotas quotas_{settings_, {clients_, joins_, groups_, kept_, disposal_, sealing_}};

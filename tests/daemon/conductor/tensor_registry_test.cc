@@ -3,6 +3,7 @@
 #include <latch>
 
 #include "part_rig.h"
+#include "tests/daemon/service/log_lines.h"
 
 namespace tern::daemon::conductor_test {
 namespace {
@@ -209,9 +210,16 @@ TEST_F(TensorRegistryTest, StateThatWasNotKeptIsAReset) {
   only().state->lanes[0].state_touched = true;
   release(1, first);
   for (std::uint32_t lane = 0; lane < kLanes; ++lane) tensors_.on_dropped(*group_, first, 1);
+  // Whoever declares and releases without end has few lines.
+  for (int i = 0; i < 128; ++i) log_.write({LogTopic::states, 1000}, "all lines at once");
+  const LogLines lines;
   ASSERT_EQ(declare(1, "w"), Errc::ok);
   EXPECT_EQ(only().state->resets, 1u);
   EXPECT_EQ(counters_->state_resets, 1u);
+  log_.tell_left_out();
+  EXPECT_EQ(lines.seen(),
+            std::vector<std::string>{
+                "1 more lines about codec states that were reset were left out: uid 1000"});
 }
 
 TEST_F(TensorRegistryTest, ADeclarationAndAReleaseLookAtNoOtherTensor) {
@@ -247,7 +255,7 @@ TEST_F(TensorRegistryTest, StatesOfAGroupThatEndsAreFreedByTheDisposalAndCharged
   std::latch begun(1), may_end(1);
   Disposal disposal;
   TensorRegistry tensors(settings_,
-                         {clock_, counters_, answers_, commands_, post_, disposal, sealing_},
+                         {clock_, counters_, answers_, commands_, post_, disposal, sealing_, log_},
                          {groups_, quotas_, kept_, refusals_, nullptr});
   settings_.tensors.state_ttl_ns = 0;
   constexpr std::uint32_t kOwner = 7;
