@@ -32,6 +32,11 @@ json question(const DrainOptions& options) {
   return {{"seconds", options.deadline_s}};
 }
 
+ExitCode say_ended(const Session& session) {
+  fmt::print("{}\n", session.as_json ? R"({"ended":true})" : "the daemon has ended");
+  return ExitCode::ok;
+}
+
 // What is said changes with those who are waited for, not with the time.
 std::string who_is_waited_for(const json& report) {
   const auto found = report.find("waits_for");
@@ -49,6 +54,7 @@ ExitCode drain(const Session& session, const DrainOptions& options) {
     const bool ends = report->is_object() && report->value("draining", false);
     return ends && report->value("idle", false) ? ExitCode::ok : ExitCode::failed;
   }
+  const std::string drained = text_field(*report, "node_id");
   for (std::string last = who_is_waited_for(*report);;) {
     std::this_thread::sleep_for(kBetweenLooks);
     report = session.ask("drain");
@@ -58,9 +64,11 @@ ExitCode drain(const Session& session, const DrainOptions& options) {
       if (code != Errc::daemon_absent && code != Errc::io_error && code != Errc::protocol_error) {
         return explain(report.error());
       }
-      fmt::print("{}\n", session.as_json ? R"({"ended":true})" : "the daemon has ended");
-      return ExitCode::ok;
+      return say_ended(session);
     }
+    // systemd may have started another one at once, for a client. An old daemon says no id.
+    const bool is_another = report->is_object() && text_field(*report, "node_id") != drained;
+    if (is_another) return say_ended(session);
     if (!report->is_object() || !report->value("draining", false)) {
       fmt::print(stderr, "ternctl: somebody else has cancelled the drain\n");
       return ExitCode::failed;

@@ -52,7 +52,7 @@ Conductor::Conductor(ConductorSettings settings, const Surroundings& around)
       joins_(settings_, outlets_, clients_, refusals_),
       flights_(settings_.flight_directory, clock_, log_),
       groups_(outlets_, flights_),
-      drain_(clock_, {clients_, joins_, groups_, coordinator_}),
+      drain_(clock_, around.self, {clients_, joins_, groups_, coordinator_}),
       kept_(settings_, clock_),
       quotas_(settings_, {clients_, joins_, groups_, kept_, around.disposal, sealing_}),
       regions_(outlets_, clients_, quotas_),

@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <map>
 
+#include "daemon/membership/control_frames.h"
+
 namespace tern::daemon {
 namespace {
 
@@ -74,7 +76,8 @@ nlohmann::json Drain::report() const {
                          {"uid", client->credentials.uid},
                          {"job", client->job}});
   }
-  nlohmann::json report = {{"draining", is_on()},
+  nlohmann::json report = {{"node_id", node_text(self_)},
+                           {"draining", is_on()},
                            {"idle", is_idle()},
                            {"groups", jobs_.groups.all().size()},
                            {"coordinates", jobs_.coordinator.groups_of_others()},

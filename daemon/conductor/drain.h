@@ -25,7 +25,9 @@ class Drain {
     const Coordinator& coordinator;  // whose groups end with this daemon, wherever their ranks are
   };
 
-  Drain(const Clock& clock, const Jobs& jobs) : clock_(clock), jobs_(jobs) {}
+  // `self`: how the report names this daemon.
+  Drain(const Clock& clock, const wire::NodeId& self, const Jobs& jobs)
+      : clock_(clock), self_(self), jobs_(jobs) {}
 
   // Begins, or sets another deadline.
   void begin(std::uint64_t timeout_ns) { deadline_ns_ = clock_.now_ns() + timeout_ns; }
@@ -55,6 +57,7 @@ class Drain {
   std::size_t clients() const;
 
   const Clock& clock_;
+  wire::NodeId self_;
   Jobs jobs_;
   std::uint64_t deadline_ns_ = 0;  // 0: off
   bool is_stopping_ = false;

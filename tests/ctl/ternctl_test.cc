@@ -191,6 +191,35 @@ TEST_F(TernctlTest, WatchAsksUntilTheDaemonIsGone) {
   EXPECT_THAT(result.err, HasSubstr("shutting_down"));
 }
 
+// As where systemd listens for the daemon's sockets.
+TEST_F(TernctlTest, ADrainHasEndedWhenAnotherDaemonAnswers) {
+  serve([this](std::string_view verb) -> Result<json> {
+    EXPECT_EQ(verb, "drain");
+    if (daemon_.calls > 2) return json{{"node_id", "b"}, {"draining", false}};
+    return json{{"node_id", "a"}, {"draining", true}, {"text", "waits"}};
+  });
+  const auto result = ternctl({"drain"});
+  EXPECT_EQ(result.exit_code, 0) << result.err;
+  EXPECT_EQ(result.out, "the daemon waits\nthe daemon has ended\n");
+  EXPECT_EQ(result.err, "");
+}
+
+TEST_F(TernctlTest, ADrainThatSomebodyElseCancelsHasFailed) {
+  json id = {{"node_id", "a"}};
+  serve([&](std::string_view) -> Result<json> {
+    json report = id;
+    report["draining"] = daemon_.calls == 1;
+    return report;
+  });
+  for (const json& one : {json{{"node_id", "a"}}, json::object()}) {  // an old daemon says no id
+    id = one;
+    daemon_.calls = 0;
+    const auto result = ternctl({"drain"});
+    EXPECT_EQ(result.exit_code, 1);
+    EXPECT_EQ(result.err, "ternctl: somebody else has cancelled the drain\n");
+  }
+}
+
 TEST_F(TernctlTest, HealthIsALineAndAnExitStatus) {
   std::atomic<bool> is_silent = false;
   serve([&](std::string_view verb) -> Result<json> {

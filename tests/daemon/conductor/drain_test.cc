@@ -48,7 +48,7 @@ class DrainTest : public PartRig {
   Sender sender_;
   GroupId id_ = *mint_group_id("here", 7000);
   Coordinator coordinator_{sender_, clock_};
-  Drain drain_{clock_, {clients_, joins_, groups_, coordinator_}};
+  Drain drain_{clock_, self_, {clients_, joins_, groups_, coordinator_}};
 };
 
 TEST_F(DrainTest, IsOffUntilItBegins) {
@@ -56,6 +56,7 @@ TEST_F(DrainTest, IsOffUntilItBegins) {
   EXPECT_FALSE(drain_.is_over());
   EXPECT_EQ(drain_.refusal(), "");
   const nlohmann::json report = drain_.report();
+  EXPECT_EQ(report["node_id"], node_text(self_));
   EXPECT_EQ(report["draining"], false);
   EXPECT_EQ(report["idle"], true);
   EXPECT_TRUE(report["waits_for"].empty());

@@ -36,7 +36,7 @@ class SplitsTest : public PartRig {
   }
 
   Coordinator coordinator_{post_, clock_};
-  Drain drain_{clock_, {clients_, joins_, groups_, coordinator_}};
+  Drain drain_{clock_, self_, {clients_, joins_, groups_, coordinator_}};
   Splits splits_{outlets_, {clients_, joins_, groups_, drain_, quotas_, refusals_}};
   MemberGroup* parent_ = nullptr;
   std::uint64_t request_ = 40;
