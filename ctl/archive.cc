@@ -30,11 +30,25 @@ void put(char (&field)[kBytes], std::string_view text) {
   std::memcpy(field, text.data(), text.size());
 }
 
+// False: the format has no room for it.
+bool put_name(TarHeader& header, std::string_view name) {
+  if (name.size() > sizeof(header.name)) {  // the first slash that leaves room for what follows it
+    const std::size_t slash = name.find('/', name.size() - sizeof(header.name) - 1);
+    if (slash == 0 || slash == name.npos || slash > sizeof(header.prefix)) return false;
+    put(header.prefix, name.substr(0, slash));
+    name.remove_prefix(slash + 1);
+  }
+  put(header.name, name);
+  return !name.empty();
+}
+
 }  // namespace
 
-std::string tar_member(const ArchivedFile& file, std::int64_t modified_s) {
+Result<std::string> tar_member(const ArchivedFile& file, std::int64_t modified_s) {
   TarHeader header{};
-  put(header.name, file.name);
+  if (!put_name(header, file.name)) {
+    return fail(Errc::invalid_argument, "its name is too long for an archive, or empty");
+  }
   put(header.mode, "0000600");
   put(header.uid, "0000000");
   put(header.gid, "0000000");

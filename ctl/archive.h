@@ -9,12 +9,13 @@
 namespace tern::ctl {
 
 struct ArchivedFile {
-  std::string name;  // at most 99 bytes
+  std::string name;
   std::string text;
 };
 
 // One member of a tar archive (POSIX ustar), header and padding included; archive_end() ends it.
-std::string tar_member(const ArchivedFile& file, std::int64_t modified_s);
+// The format has room for a name of 100 bytes, or for 100 behind a slash and 155 before it.
+Result<std::string> tar_member(const ArchivedFile& file, std::int64_t modified_s);
 std::string archive_end();
 
 // As gzip makes it.

@@ -39,38 +39,42 @@ constexpr const char* kJournal =
 // The members, and what could not be had.
 class Dump {
  public:
-  void add(std::string name, std::string text) {
-    files_.push_back({std::move(name), std::move(text)});
+  // The folder is the one that all members are in.
+  explicit Dump(std::string folder) : folder_(std::move(folder)) {}
+
+  void add(const std::string& name, std::string text) {
+    const auto member = tar_member({folder_ + "/" + name, std::move(text)}, now_);
+    if (!member) return miss(name, member.error().text);
+    members_ += *member;
+    ++count_;
   }
   void miss(const std::string& what, const std::string& why) {
     missing_ += fmt::format("{}: {}\n", what, why.substr(0, why.find('\n')));
   }
-  Status write(const std::string& path, const std::string& folder) {
-    const std::int64_t now = std::time(nullptr);
+  Status write(const std::string& path) const {
     utsname machine{};
     ::uname(&machine);
-    std::string tar = tar_member(
-        {folder + "/README",
+    const auto readme = tar_member(
+        {folder_ + "/README",
          fmt::format("What `ternctl dump` of ternctl {} found on {} ({} {}).\n\nMissing:\n{}",
                      TERN_VERSION, machine.nodename, machine.sysname, machine.release,
                      missing_.empty() ? "nothing\n" : missing_)},
-        now);
-    for (const ArchivedFile& file : files_) {
-      tar += tar_member({folder + "/" + file.name, file.text}, now);
-    }
-    auto packed = gzipped(tar + archive_end());
+        now_);
+    if (!readme) return tl::unexpected(readme.error());
+    auto packed = gzipped(*readme + members_ + archive_end());
     if (!packed) return tl::unexpected(packed.error());
     auto output = OutputFile::create(path);
     if (!output) return tl::unexpected(output.error());
     output->write(*packed);
     return output->finish();
   }
-  std::size_t count() const noexcept { return files_.size() + 1; }
+  std::size_t count() const noexcept { return count_ + 1; }
   bool complete() const noexcept { return missing_.empty(); }
 
  private:
-  std::vector<ArchivedFile> files_;
-  std::string missing_;
+  std::string folder_, members_, missing_;
+  std::size_t count_ = 0;
+  std::int64_t now_ = std::time(nullptr);
 };
 
 std::string journal() {
@@ -142,7 +146,8 @@ std::string default_folder() {
 }  // namespace
 
 ExitCode write_dump(const Session& session, std::string path) {
-  Dump dump;
+  const std::string folder = default_folder();
+  Dump dump(folder);
   json answers = json::object();
   bool alive = true;
   for (const char* verb : kAnswers) {
@@ -175,9 +180,8 @@ ExitCode write_dump(const Session& session, std::string path) {
   }
   add_log(session, dump);
   add_flights(flight_directories(answers.value("host", json()), session.socket_path), dump);
-  const std::string folder = default_folder();
   if (path.empty()) path = folder + ".tar.gz";
-  if (auto status = dump.write(path, folder); !status) return explain(status.error());
+  if (auto status = dump.write(path); !status) return explain(status.error());
   fmt::print(stderr, "{} files in {}{}\n", dump.count(), path,
              dump.complete() ? "" : "; README inside says what is missing");
   return ExitCode::ok;
