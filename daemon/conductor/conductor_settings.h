@@ -6,6 +6,7 @@
 #include "daemon/access/sub_users.h"
 #include "daemon/config/config_sections.h"
 #include "daemon/config/descriptor_budget.h"
+#include "daemon/service/mapping_limit.h"
 #include "net/link.h"
 
 namespace tern::daemon {
@@ -19,7 +20,7 @@ struct ConductorSettings {
   std::uint64_t own_bytes = 0;  // the daemon's own part of max_memory_bytes
   SubUsers sub_users;           // what a user has is counted for its owner
   DescriptorBudget descriptors;
-  std::uint64_t max_mappings = 65'530;  // of this process
+  MappingLimit max_mappings;
   std::uint64_t handshake_timeout_ns = 5'000'000'000;
   std::uint64_t spin_ns = 20'000;
   std::uint32_t cores = 1;

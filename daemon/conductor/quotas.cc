@@ -31,6 +31,14 @@ std::string limit(const char* name, std::uint64_t value) {
   return std::string(name) + " = " + std::to_string(value);
 }
 
+// What the operator can do; the unit's sandbox hides sysctls.
+std::string more_mappings(const MappingLimit& kernel) {
+  const std::string sysctl = limit("vm.max_map_count", kernel.count);
+  if (kernel.is_known) return ", or raise the sysctl " + sysctl + " and start the daemon again";
+  return ". The daemon supposes " + sysctl + ", because it cannot read the sysctl; with " +
+         "ProcSubset=all in a drop-in of its unit it reads it when it starts";
+}
+
 // Of something that there is for all and for one: how much is taken, and the limits.
 struct Taken {
   std::uint64_t of_user, of_all;
@@ -152,13 +160,13 @@ std::string Quotas::mapping_count_problem(std::uint32_t uid) const {
     of_all += mapped;
     if (is_of(uid, other->credentials.uid)) of_user += mapped;
   }
+  const MappingLimit& kernel = settings_.max_mappings;
   const std::uint64_t most =
-      (settings_.max_mappings - std::min(settings_.max_mappings, kOtherMappings)) / kMappingsOfEach;
+      (kernel.count - std::min(kernel.count, kOtherMappings)) / kMappingsOfEach;
   if (of_all < most && leaves_room(of_user, of_all, most)) return "";
   return "the daemon has mapped " + std::to_string(of_all) + " arenas and regions, " +
          std::to_string(of_user) + " of this user, and may map " + std::to_string(most) +
-         ": free some of them, or raise the sysctl " +
-         limit("vm.max_map_count", settings_.max_mappings) + " and start the daemon again";
+         ": free some of them" + more_mappings(kernel);
 }
 
 std::string Quotas::region_problem(const Client& client, std::uint64_t bytes) const {

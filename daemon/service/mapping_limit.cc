@@ -4,10 +4,10 @@
 
 namespace tern::daemon {
 
-std::uint64_t mapping_limit(const std::string& path) {
-  constexpr std::uint64_t kUsual = 65'530;
-  std::uint64_t limit = 0;
-  return std::ifstream(path) >> limit && limit > 0 ? limit : kUsual;
+MappingLimit mapping_limit(const std::string& path) {
+  std::uint64_t count = 0;
+  const bool is_known = std::ifstream(path) >> count && count > 0;
+  return is_known ? MappingLimit{count, true} : MappingLimit{};
 }
 
 }  // namespace tern::daemon

@@ -5,7 +5,14 @@
 
 namespace tern::daemon {
 
-// How many mappings the kernel lets a process have; `path` is another one in tests.
-std::uint64_t mapping_limit(const std::string& path = "/proc/sys/vm/max_map_count");
+// How many mappings the kernel lets a process have.
+struct MappingLimit {
+  std::uint64_t count = 65'530;  // the kernel's, where nobody has changed it
+  bool is_known = false;         // read, and not supposed
+};
+
+// Not known where /proc has processes alone, as under the unit's `ProcSubset=pid`; `path` is
+// another one in tests.
+MappingLimit mapping_limit(const std::string& path = "/proc/sys/vm/max_map_count");
 
 }  // namespace tern::daemon

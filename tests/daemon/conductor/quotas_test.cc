@@ -261,7 +261,7 @@ TEST_F(QuotasTest, WhoTakesAllMemoryThatHeCanLeavesSomeToOthers) {
 }
 
 TEST_F(QuotasTest, MappingsOfArenasAndRegionsStayWithinWhatTheKernelAllows) {
-  settings_.max_mappings = 8192 + 3 * 4;
+  settings_.max_mappings = {8192 + 3 * 4, true};
   greet(connect(1, kAlice), 100);
   EXPECT_EQ(quotas_.region_problem(*clients_.find(1), 100), "");
   greet(connect(2, kAlice), 100);
@@ -271,6 +271,16 @@ TEST_F(QuotasTest, MappingsOfArenasAndRegionsStayWithinWhatTheKernelAllows) {
   greet(connect(3, kBob), 100);
   greet(connect(4, 1003), 100);
   EXPECT_NE(quotas_.hello_problem(connect(5, 1004), 100), "");
+}
+
+// As under the unit: no other value of the sysctl has an effect there.
+TEST_F(QuotasTest, OfALimitOfMappingsThatIsNotReadTheTextSaysWhatLetsTheDaemonReadIt) {
+  settings_.max_mappings = {8192 + 3, false};
+  greet(connect(1, kAlice), 100);
+  EXPECT_EQ(quotas_.region_problem(*clients_.find(1), 100),
+            "the daemon has mapped 1 arenas and regions, 1 of this user, and may map 1: free some "
+            "of them. The daemon supposes vm.max_map_count = 8195, because it cannot read the "
+            "sysctl; with ProcSubset=all in a drop-in of its unit it reads it when it starts");
 }
 
 TEST_F(QuotasTest, MemoryThatIsBeingFreedIsStillTheUsersOwn) {
