@@ -41,13 +41,12 @@ bool Epochs::on_message(LinkRef from, const nlohmann::json& message) {
   const std::string type = text_of(message, "t");
   if (type == "start" || type == "end") {
     MemberGroup* const group =
-        partners_.groups.by_epoch(text_of(message, "uid"), number_of(message, "epoch"));
-    if (group == nullptr || group->coordinator != from) return true;
+        partners_.groups.by_epoch(from, text_of(message, "uid"), number_of(message, "epoch"));
+    if (group == nullptr) return true;
     if (type == "start") {
       partners_.groups.start(*group);
     } else {
       partners_.groups.end(*group, errc_of(message, "code"), text_of(message, "text"), false);
-      partners_.groups.remove_if_unused(*group);
     }
   } else if (type == "challenge" || type == "refused" || type == "withdrawn") {
     partners_.joins.on_answer(from, type, message);

@@ -12,8 +12,10 @@ MemberGroup* Groups::by_number(std::uint64_t number) const {
   return found == groups_.end() ? nullptr : found->second.get();
 }
 
-MemberGroup* Groups::by_epoch(const std::string& uid, std::int64_t epoch) const {
+MemberGroup* Groups::by_epoch(LinkRef coordinator, const std::string& uid,
+                              std::int64_t epoch) const {
   for (const auto& [number, group] : groups_) {
+    if (group->ended || group->coordinator != coordinator) continue;
     if (group->uid == uid && group->epoch == epoch) return group.get();
   }
   return nullptr;

@@ -33,7 +33,9 @@ class Groups {
 
   // ---- Which there are; null: there is none
   MemberGroup* by_number(std::uint64_t number) const;
-  MemberGroup* by_epoch(const std::string& uid, std::int64_t epoch) const;
+  // Of those that go on. Numbers of epochs come again: a coordinator that is restarted, or had to
+  // forget the group, counts from 1, while ranks may still hang in an epoch that has ended.
+  MemberGroup* by_epoch(LinkRef coordinator, const std::string& uid, std::int64_t epoch) const;
   MemberGroup* of_lane(const LaneGroup* lane_group) const;
   const Map& all() const { return groups_; }
   bool has_member(std::uint64_t client) const;

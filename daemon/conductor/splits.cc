@@ -84,8 +84,8 @@ void Splits::place_in_child(const std::string& uid, std::uint32_t rank, std::uin
 // Also for a rank that does not wait any more: all ranks agree on how often the group was split.
 void Splits::count(LinkRef from, const nlohmann::json& message) const {
   MemberGroup* const parent =
-      partners_.groups.by_epoch(text_of(message, "parent"), number_of(message, "epoch"));
-  if (parent == nullptr || parent->coordinator != from) return;
+      partners_.groups.by_epoch(from, text_of(message, "parent"), number_of(message, "epoch"));
+  if (parent == nullptr) return;
   for (MemberRank& rank : parent->ranks) {
     if (rank.rank != number_of(message, "rank", -1)) continue;
     const std::int64_t sequence = number_of(message, "sequence", -1);

@@ -10,18 +10,20 @@ namespace {
 class EpochsTest : public PartRig {
  protected:
   void SetUp() override {
-    const Client& client = greet(connect(1));
+    join(1, kJoinRequest);
+    join_message_ = mail("join").at(0);
+  }
+  // As rank 0 of a process of its own.
+  void join(std::uint64_t client, std::uint64_t number) {
     JoinRequest request;
-    request.packet =
-        shm::make_packet<shm::GroupJoinPacket>(shm::PacketKind::group_join, kJoinRequest);
+    request.packet = shm::make_packet<shm::GroupJoinPacket>(shm::PacketKind::group_join, number);
     const std::string text = format_group_id(id_);
     std::memcpy(request.packet.id, text.c_str(), text.size() + 1);
     request.packet.size = 2;
     auto packet = request.packet;
     ASSERT_TRUE(joins_.read(packet, request));
-    ASSERT_TRUE(joins_.add(client, request));
+    ASSERT_TRUE(joins_.add(greet(connect(client)), request));
     nonce_ = joins_.all().at(uid_).ranks.at(0).nonce;
-    join_message_ = mail("join").at(0);
   }
   // A list of two nodes, this one with rank 0.
   nlohmann::json body() const {
@@ -199,6 +201,47 @@ TEST_F(EpochsTest, StartAndEndAreTheCoordinatorsToSay) {
                                          {"code", static_cast<int>(Errc::peer_lost)},
                                          {"text", "lost"}}));
   EXPECT_EQ(group.end_code, Errc::peer_lost);
+}
+
+// A coordinator that is restarted counts from 1 again, and one that had to forget the group, too.
+// Meanwhile a rank hangs in the epoch of before, and another process has joined in its place.
+class EpochsOfOneNumber : public EpochsTest {
+ protected:
+  // Returns the epoch of before.
+  MemberGroup& begin_twice() {
+    epochs_.on_message(kSelf, members(body()));
+    MemberGroup& before = *groups_.all().begin()->second;
+    groups_.start(before);
+    join(2, kJoinRequest + 1);
+    epochs_.on_message(kSelf, members(body()));
+    EXPECT_EQ(groups_.all().size(), 2u);
+    return before;
+  }
+  void expect_start_and_end_of_the_second() {
+    const MemberGroup& second = *groups_.all().rbegin()->second;
+    epochs_.on_message(kSelf, {{"t", "start"}, {"uid", uid_}, {"epoch", 1}});
+    EXPECT_TRUE(second.started);
+    epochs_.on_message(kSelf, {{"t", "end"},
+                               {"uid", uid_},
+                               {"epoch", 1},
+                               {"code", static_cast<int>(Errc::group_left)},
+                               {"text", "left"}});
+    EXPECT_EQ(second.end_code, Errc::group_left);
+  }
+};
+
+TEST_F(EpochsOfOneNumber, OneThatHasEndedHearsNothingMore) {
+  MemberGroup& before = begin_twice();
+  groups_.end(before, Errc::peer_lost, "lost", false);
+  expect_start_and_end_of_the_second();
+  EXPECT_EQ(before.end_code, Errc::peer_lost);
+}
+
+TEST_F(EpochsOfOneNumber, OneOfALinkThatIsLostHearsNothingOfTheNextLink) {
+  MemberGroup& before = begin_twice();
+  before.coordinator = kSelf + 1;  // and has not ended yet
+  expect_start_and_end_of_the_second();
+  EXPECT_FALSE(before.ended);
 }
 
 TEST_F(EpochsTest, OtherMessagesAreNotForMembers) {

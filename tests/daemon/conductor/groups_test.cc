@@ -34,8 +34,9 @@ class GroupsTest : public PartRig {
 
 TEST_F(GroupsTest, AreFoundByNumberEpochAndLane) {
   EXPECT_EQ(groups_.by_number(group_->number), group_);
-  EXPECT_EQ(groups_.by_epoch(group_->uid, 1), group_);
-  EXPECT_EQ(groups_.by_epoch(group_->uid, 2), nullptr);
+  EXPECT_EQ(groups_.by_epoch(kSelf, group_->uid, 1), group_);
+  EXPECT_EQ(groups_.by_epoch(kSelf, group_->uid, 2), nullptr);
+  EXPECT_EQ(groups_.by_epoch(kSelf + 1, group_->uid, 1), nullptr);
   EXPECT_EQ(groups_.of_lane(group_->lanes[1].get()), group_);
   EXPECT_TRUE(groups_.has_member(2));
   EXPECT_FALSE(groups_.has_member(3));
