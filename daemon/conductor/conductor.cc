@@ -112,7 +112,8 @@ int Conductor::do_work() {
 void Conductor::forget_unused() {
   const std::uint64_t now = clock_.now_ns();
   if (!joins_.take_failed() && now < forget_due_ns_) return;
-  const bool are_all = coordinator_.expire(TimeSlice(clock_, kSliceNs));
+  const TimeSlice slice(clock_, kSliceNs);
+  const bool are_all = coordinator_.expire(slice) && coordinator_.expire_challengers(slice);
   forget_due_ns_ = are_all ? now + kIdleNs : now;
   std::set<LinkRef> in_use;
   coordinator_.add_links(in_use);

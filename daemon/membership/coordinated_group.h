@@ -38,7 +38,16 @@ struct CoordinatedGroup {
     std::optional<SharedPlaces::Held> place;  // none: a rank of this node
 
     Asker asker() const { return {link, says.nonce}; }
+    // Whether it is of another daemon at the other one's address, if it proves itself. Then it is
+    // the other one that is gone: only one daemon can listen there, this one has answered a moment
+    // ago, and other nodes know no more of them than the address. The coordinator's own daemon,
+    // whose ranks have kSelf, is not gone.
+    bool replaces(const Joiner& other) const {
+      return other.proven && other.link != kSelf && other.says.address == says.address &&
+             other.says.node != says.node;
+    }
   };
+  using Joiners = std::map<std::uint32_t, Joiner>;  // by rank
   struct Node {
     LinkRef link = 0;
     std::string id;
@@ -57,10 +66,12 @@ struct CoordinatedGroup {
   std::string incarnation;  // of the epoch, which has a random name too
   std::int64_t splits = 0;  // of the epoch: one gathers at a time
   Phase phase = Phase::gathering;
-  std::map<std::uint32_t, Joiner> joiners;  // for the next epoch
-  std::uint32_t size = 0;                   // what the first of them said
-  std::uint64_t waiting_due_ns = 0;         // when they may be told next whom they wait for
-  std::vector<Node> nodes;                  // of the current epoch
+  Joiners joiners;  // for the next epoch
+  // Not proven yet: each came while a proven joiner had its rank, whom it would replace.
+  Joiners challengers;
+  std::uint32_t size = 0;            // what the first of the proven ones said
+  std::uint64_t waiting_due_ns = 0;  // when they may be told next whom they wait for
+  std::vector<Node> nodes;           // of the current epoch
   std::set<std::uint32_t> left;
   std::uint32_t ranks = 0;
   std::uint32_t user = 0;       // who is charged with it, if it is known
@@ -71,12 +82,34 @@ struct CoordinatedGroup {
   std::string loss;    // of a node, in words: by it the epoch ends; empty: it has all
   Status end;          // why the epoch has ended, while none is current
 
-  bool idle() const { return phase == Phase::gathering && joiners.empty(); }
+  bool idle() const { return phase == Phase::gathering && joiners.empty() && challengers.empty(); }
   // Only joins of other nodes spoke of it, or it is a part of a split, to which nobody comes back.
   bool is_unused() const { return joiners.empty() && (!known || (part != Part::none && idle())); }
   std::size_t proven() const {
     return static_cast<std::size_t>(std::count_if(
         joiners.begin(), joiners.end(), [](const auto& one) { return one.second.proven; }));
+  }
+  // Where a join waits until it has proven itself.
+  Joiners& list_for(std::uint32_t rank, const Joiner& joiner) {
+    const auto found = joiners.find(rank);
+    return found != joiners.end() && joiner.replaces(found->second) ? challengers : joiners;
+  }
+  // Null: there is none of this name.
+  Joiner* find_joiner(std::uint32_t rank, const Asker& asker) {
+    for (Joiners* const list : {&joiners, &challengers}) {
+      const auto found = list->find(rank);
+      if (found == list->end() || found->second.link != asker.link) continue;
+      if (found->second.says.nonce == asker.nonce) return &found->second;
+    }
+    return nullptr;
+  }
+  // Those that came by the link: of a rank, or of all.
+  void forget_joiners(LinkRef link, std::optional<std::uint32_t> rank = {}) {
+    for (Joiners* const list : {&joiners, &challengers}) {
+      std::erase_if(*list, [link, rank](const auto& one) {
+        return one.second.link == link && one.first == rank.value_or(one.first);
+      });
+    }
   }
   bool is_waited_for() const { return proven() > 0; }
   // Whether other nodes are in it, or have proven that they want to join.

@@ -112,18 +112,10 @@ void Coordinator::on_join(LinkRef from, const std::string& uid, const nlohmann::
     return refuse({uid, rank}, joiner.asker(), allowed.error().code, allowed.error().text);
   }
   if (Group* const known = groups_.find(uid)) {
-    auto& joiners = known->joiners;
-    const auto waiting = joiners.find(rank);
-    if (waiting != joiners.end() && waiting->second.link == from) {
-      joiners.erase(waiting);
-    } else if (waiting != joiners.end()) {
-      // Only a rank that has proven itself holds its place.
-      if (waiting->second.proven) {
-        return refuse(
-            {uid, rank}, joiner.asker(), Errc::rank_taken,
-            "rank " + std::to_string(rank) + " has joined from node " + waiting->second.says.node);
-      }
-      drop({uid, rank}, Errc::rank_taken, "another process joined first");
+    known->forget_joiners(from, rank);  // it joins anew
+    const Status vacated = vacate({uid, rank}, known->list_for(rank, joiner));
+    if (!vacated) {
+      return refuse({uid, rank}, joiner.asker(), vacated.error().code, vacated.error().text);
     }
   }
   if (const Status admitted = admit(uid, joiner); !admitted) {
@@ -132,8 +124,22 @@ void Coordinator::on_join(LinkRef from, const std::string& uid, const nlohmann::
   }
   Group& group = groups_.at(uid);
   joiner.deadline_ns = clock_.now_ns() + kStrangerNs;
-  Joiner& stored = group.joiners[rank] = std::move(joiner);
+  Joiner& stored = group.list_for(rank, joiner)[rank] = std::move(joiner);
   if (group.known) challenge(uid, rank, stored);
+}
+
+// Only a rank that has proven itself holds its place.
+Status Coordinator::vacate(const Place& place, Group::Joiners& list) {
+  const auto found = list.find(place.rank);
+  if (found == list.end()) return {};
+  const Joiner& holder = found->second;
+  if (holder.proven) {
+    return fail(Errc::rank_taken,
+                "rank " + std::to_string(place.rank) + " has joined from node " + holder.says.node);
+  }
+  refuse(place, holder.asker(), Errc::rank_taken, "another process joined first");
+  list.erase(found);
+  return {};
 }
 
 Status Coordinator::admit(const std::string& uid, Joiner& joiner) {
@@ -162,50 +168,53 @@ void Coordinator::challenge(const std::string& uid, std::uint32_t rank, Joiner& 
 void Coordinator::on_proof(LinkRef from, const std::string& uid, const nlohmann::json& message) {
   Group& group = groups_.at(uid);
   const auto rank = static_cast<std::uint32_t>(number_of(message, "rank", -1));
-  const auto found = group.joiners.find(rank);
-  if (found == group.joiners.end() || found->second.link != from ||
-      found->second.says.nonce != text_of(message, "nonce") || found->second.challenge.empty() ||
-      found->second.proven) {
-    return;
-  }
-  Joiner& joiner = found->second;
+  Joiner* const found = group.find_joiner(rank, {from, text_of(message, "nonce")});
+  if (found == nullptr || found->challenge.empty() || found->proven) return;
+  Joiner joiner = std::move(*found);
+  group.forget_joiners(from, rank);
   const std::int64_t size = joiner.says.size;
   const std::optional<SplitTerms>& split = joiner.says.split;
   const std::string expected =
       join_proof(group.secret, {uid, joiner.says.nonce, joiner.challenge, joiner.says.node, rank,
                                 size, split ? text_of(*split) : ""});
   if (!equal_constant_time(bytes_of(expected), bytes_of(text_of(message, "hmac")))) {
-    return drop({uid, rank}, Errc::bad_secret, "the group id's secret is wrong");
+    return refuse({uid, rank}, joiner.asker(), Errc::bad_secret, "the group id's secret is wrong");
   }
   // From here on the joiner is known to have the id.
+  drop_replaced(uid, group, joiner);
   if (group.phase != Phase::gathering) {
-    const std::string address = joiner.says.address;
     for (const Node& node : group.nodes) {
-      if (node.id != joiner.says.node && node.address == address) {
-        const Asker asks = joiner.asker();
+      if (node.id != joiner.says.node && node.address == joiner.says.address) {
         // Another daemon answers at this node's address: the one in the group is gone.
-        end_epoch(uid, group, Errc::peer_lost, "the daemon at " + address + " was restarted");
+        end_epoch(uid, group, Errc::peer_lost,
+                  "the daemon at " + joiner.says.address + " was restarted");
         // The next epoch may have begun at once, with fewer ranks than this joiner speaks of.
-        if (!group.joiners.contains(rank)) {
-          return refuse({uid, rank}, asks, Errc::wrong_size,
+        if (group.phase != Phase::gathering) {
+          return refuse({uid, rank}, joiner.asker(), Errc::wrong_size,
                         "the group's other ranks agreed on another size");
         }
         break;
       }
       if (node.has(rank) && !group.left.contains(rank)) {
-        return drop({uid, rank}, Errc::rank_taken,
-                    "rank " + std::to_string(rank) + " is in use by node " + node.address);
+        return refuse({uid, rank}, joiner.asker(), Errc::rank_taken,
+                      "rank " + std::to_string(rank) + " is in use by node " + node.address);
       }
     }
   }
   for (const auto& [other_rank, other] : group.joiners) {
     const std::int64_t other_size = other.says.size;
     if (!other.proven || other_size == size) continue;
-    return drop({uid, rank}, Errc::wrong_size,
-                "rank " + std::to_string(rank) + " says size " + std::to_string(size) + ", rank " +
-                    std::to_string(other_rank) + " says " + std::to_string(other_size));
+    return refuse({uid, rank}, joiner.asker(), Errc::wrong_size,
+                  "rank " + std::to_string(rank) + " says size " + std::to_string(size) +
+                      ", rank " + std::to_string(other_rank) + " says " +
+                      std::to_string(other_size));
+  }
+  // Whom a challenger challenged may have gone, and another may have asked since.
+  if (const Status vacated = vacate({uid, rank}, group.joiners); !vacated) {
+    return refuse({uid, rank}, joiner.asker(), vacated.error().code, vacated.error().text);
   }
   joiner.proven = true;
+  group.joiners[rank] = std::move(joiner);
   group.size = static_cast<std::uint32_t>(size);
   note_proven(uid, group);
   if (group.phase != Phase::gathering || group.proven() != group.size) return;
@@ -220,11 +229,8 @@ void Coordinator::on_withdraw(LinkRef from, const std::string& uid, const nlohma
   const std::string nonce = text_of(message, "nonce");
   if (nonce.size() != kNonceDigits) return;
   if (Group* const found = groups_.find(uid)) {
-    auto& joiners = found->joiners;
-    const auto joiner = joiners.find(rank);
-    if (joiner != joiners.end() && joiner->second.link == from &&
-        joiner->second.says.nonce == nonce) {
-      joiners.erase(joiner);
+    if (found->find_joiner(rank, {from, nonce}) != nullptr) {
+      found->forget_joiners(from, rank);
       groups_.forget_if_unused(uid);
     }
   }
@@ -263,6 +269,25 @@ int Coordinator::tell_changed(const TimeSlice& slice) {
     if (slice.is_over()) break;
   }
   return told;
+}
+
+// All joins of a daemon that is gone, not that of one rank alone: no epoch begins with some ranks
+// of it and some of its successor. It is told, for it may live after all.
+void Coordinator::drop_replaced(const std::string& uid, Group& group, const Joiner& by) {
+  std::erase_if(group.joiners, [&](const auto& one) {
+    if (!by.replaces(one.second)) return false;
+    refuse({uid, one.first}, one.second.asker(), Errc::peer_lost,
+           "another daemon has joined from " + by.says.address);
+    return true;
+  });
+}
+
+void Coordinator::refuse_all(const std::string& uid, Group& group, Errc code,
+                             const std::string& text) {
+  for (Group::Joiners* const list : {&group.joiners, &group.challengers}) {
+    for (const auto& [rank, joiner] : *list) refuse({uid, rank}, joiner.asker(), code, text);
+    list->clear();
+  }
 }
 
 // So that a member whose time runs out can say who was missing. A list is as long as the group is
@@ -306,13 +331,7 @@ void Coordinator::start_epoch(const std::string& uid, Group& group) {
     if (node.ranks.size() > collective::kMaxLocalRanks)
       problem = "a node has at most 64 ranks of a group";
   }
-  if (!problem.empty()) {
-    for (const auto& [rank, joiner] : group.joiners) {
-      refuse({uid, rank}, joiner.asker(), Errc::unsupported, problem);
-    }
-    group.joiners.clear();
-    return;
-  }
+  if (!problem.empty()) return refuse_all(uid, group, Errc::unsupported, problem);
   group.incarnation = random_hex();
   group.splits = 0;
   group.end = {};
@@ -363,7 +382,9 @@ void Coordinator::end_epoch(const std::string& uid, Group& group, Errc code,
 
 void Coordinator::add_links(std::set<LinkRef>& links) const {
   for (const auto& [uid, group] : groups_) {
-    for (const auto& [rank, joiner] : group.joiners) links.insert(joiner.link);
+    for (const auto* const list : {&group.joiners, &group.challengers}) {
+      for (const auto& [rank, joiner] : *list) links.insert(joiner.link);
+    }
     for (const Node& node : group.nodes) links.insert(node.link);
   }
 }
@@ -386,7 +407,7 @@ std::size_t Coordinator::groups_of_others() const {
 
 void Coordinator::on_link_lost(LinkRef link, const std::string& why) {
   for (auto& [uid, group] : groups_) {
-    std::erase_if(group.joiners, [link](const auto& one) { return one.second.link == link; });
+    group.forget_joiners(link);
     const auto node = std::find_if(group.nodes.begin(), group.nodes.end(),
                                    [link](const Node& one) { return one.link == link; });
     if (node == group.nodes.end() || !group.loss.empty()) continue;
@@ -436,6 +457,24 @@ bool Coordinator::expire(const TimeSlice& slice) {
   }
   groups_.forget_unused();
   return is_in_time;
+}
+
+bool Coordinator::expire_challengers(const TimeSlice& slice) {
+  const std::uint64_t now = clock_.now_ns();
+  for (auto& [uid, group] : groups_) {
+    for (auto at = group.challengers.begin(); at != group.challengers.end();) {
+      const auto& [rank, joiner] = *at;
+      if (now < joiner.deadline_ns) {
+        ++at;
+        continue;
+      }
+      refuse({uid, rank}, joiner.asker(), Errc::timeout,
+             "no proof of the group's secret came in time");
+      at = group.challengers.erase(at);
+      if (slice.is_over()) return false;
+    }
+  }
+  return true;
 }
 
 }  // namespace tern::daemon

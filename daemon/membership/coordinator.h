@@ -55,6 +55,8 @@ class Coordinator {
   // Refuses one join that was not proven in time, and others until the slice is over. False: there
   // may be more.
   bool expire(const TimeSlice& slice);
+  // The same of those who would replace a rank that has proven itself.
+  bool expire_challengers(const TimeSlice& slice);
   // The links by which members or joiners are reached.
   void add_links(std::set<LinkRef>& links) const;
   std::size_t groups() const { return groups_.size(); }
@@ -87,12 +89,16 @@ class Coordinator {
   // Whether the join may be one to this id: to a group that was minted, or to a split by a rank of
   // its parent, for which the coordinator then has a group.
   Status judge_split(LinkRef from, const std::string& uid, const JoinTerms& says);
+  // Makes room in the list, or says who holds the rank.
+  Status vacate(const Place& place, Group::Joiners& list);
+  void drop_replaced(const std::string& uid, Group& group, const Joiner& by);
   void divide_gathered(const std::string& uid);
   void evict_early(const std::string& uid);
   void begin_child(const GroupId& id, const std::vector<std::uint32_t>& ranks, Group& gathered);
   void end_if_lost(const std::string& uid);
   void end_gatherings(const std::string& parent, Errc code, const std::string& text);
   void refuse(const Place& place, const Asker& asker, Errc code, const std::string& text);
+  void refuse_all(const std::string& uid, Group& group, Errc code, const std::string& text);
   // Refuses one that has been taken in.
   void drop(const Place& place, Errc code, const std::string& text);
   // At once, or when it is due.

@@ -28,10 +28,7 @@ void Coordinator::evict_early(const std::string& uid) {
   Group* const found = groups_.find(uid);
   if (found == nullptr || found->part != Part::none) return;
   Group& group = *found;
-  for (const auto& [rank, joiner] : group.joiners) {
-    refuse({uid, rank}, joiner.asker(), Errc::permission_denied, kOfASplit);
-  }
-  group.joiners.clear();
+  refuse_all(uid, group, Errc::permission_denied, kOfASplit);
   end_epoch(uid, group, Errc::permission_denied, kOfASplit);
   groups_.forget(uid);
 }
@@ -96,10 +93,7 @@ void Coordinator::divide_gathered(const std::string& uid) {
         "the coordinator has " + std::to_string(groups_.size()) + " groups, of this group's user " +
         std::to_string(groups_.of_user(gathered.user)) + ", and no room for " +
         std::to_string(divided.size()) + " more; leave groups that are not needed";
-    for (const auto& [rank, joiner] : gathered.joiners) {
-      refuse({uid, rank}, joiner.asker(), Errc::quota_exceeded, why);
-    }
-    return;
+    return refuse_all(uid, gathered, Errc::quota_exceeded, why);
   }
   ++groups_.at(gathered.parent).splits;
   for (const auto& [color, ranks] : divided) {
@@ -141,10 +135,7 @@ void Coordinator::begin_child(const GroupId& id, const std::vector<std::uint32_t
 void Coordinator::end_gatherings(const std::string& parent, Errc code, const std::string& text) {
   for (auto& [uid, group] : groups_) {
     if (group.part != Part::gathering || group.parent != parent) continue;
-    for (const auto& [rank, joiner] : group.joiners) {
-      refuse({uid, rank}, joiner.asker(), code, text);
-    }
-    group.joiners.clear();
+    refuse_all(uid, group, code, text);
   }
 }
 
