@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from .tensor import Tensor
 
 _OP_BYTES = ctypes.sizeof(structs.Op)
+# In place of state_scale=0.
+WITHOUT_STATE = "declare the tensor under another name to begin with no state"
 
 
 @dataclass(slots=True)
@@ -95,6 +97,11 @@ def prepare(group: Group, call: Call) -> Prepared:
         _OP_BYTES, known.code, None if tensor is None else tensor._live(),
         None if source is None else source.address, None if target is None else target.address,
         count, reduction, call.root or 0, call.priority, call.prescale, call.state_scale)
+    # As C has them: a small float of Python's is 0 there.
+    if not op.prescale:
+        raise zero_factor("prescale", call.prescale, "pass an input of zeros instead")
+    if not op.state_scale:
+        raise zero_factor("state_scale", call.state_scale, WITHOUT_STATE)
     if recipe is not None:
         op.recipe = recipe.encode()
     if counts is not None:
@@ -102,6 +109,13 @@ def prepare(group: Group, call: Call) -> Prepared:
     if received is not None:
         op.receive_counts = ctypes.addressof(received)
     return Prepared(op, result, (source, target, counts, received))
+
+
+def zero_factor(name: str, given: float, instead: str) -> ValueError:
+    """For a factor that is 0 as a float of 32 bits: the library takes 0 for 1, and the input or the
+    state would count in full. `instead`: what to do."""
+    return ValueError(f"{name}={given!r} is 0 as a float of 32 bits, and the library takes 0 for "
+                      f"1: {instead}")
 
 
 def _memory(group: Group, call: Call) -> tuple[Operand | None, Operand | None, Any]:

@@ -56,7 +56,7 @@ class Batch:
 
         `x`, `out`: elements as the method says. `counts`, `receive_counts`: of the ranks' shares.
         `reduction`, `prescale`: of reductions. `dtype`: of raw memory. `tensor`, `recipe`,
-        `state_scale`: of a declared tensor. `priority`: higher goes first."""
+        `state_scale`: of a declared tensor; neither factor is 0. `priority`: higher goes first."""
         collective = _COLLECTIVES.get(operation)
         if collective is None:
             raise ValueError(f"operation={operation!r} is none of {', '.join(_COLLECTIVES)}")

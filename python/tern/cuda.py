@@ -30,6 +30,7 @@ from typing import TYPE_CHECKING
 from . import _structs as structs
 from ._cuda_library import CudaLibrary, CudaOp, CudaOptions, CudaStats, cuda_library
 from ._handle import Handle
+from ._submit import WITHOUT_STATE, zero_factor
 from .errors import ClosedError, ForkedError, TernError, WaitTimeoutError, WouldBlockError
 from .tensor import parts_for_c
 
@@ -216,6 +217,8 @@ class BoundTensor:
         op.reduction = structs.REDUCTIONS[reduction]
         op.input, op.output = source, source if out is None else out
         op.state_scale, op.priority, op.no_wait = state_scale, priority, not stream_waits
+        if not op.state_scale:
+            raise zero_factor("state_scale", state_scale, WITHOUT_STATE)
         self._sweep()
         try:
             return self._start(op, stream)

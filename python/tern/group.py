@@ -63,7 +63,8 @@ class Group:
       matches those of other ranks by order;
     - `priority`: higher goes first;
     - `recipe`: another compressor for this operation, with the memory of the declaration;
-    - `prescale`: inputs are multiplied by it before they are reduced.
+    - `prescale`: this rank's input is multiplied by it before it is reduced. Not 0: a rank with
+      nothing to add passes zeros.
 
     Errors of the arguments are raised at once: TypeError, ValueError, WouldBlockError (512
     operations are in flight or unreported: wait for one). Errors of the operation are raised by the
@@ -177,7 +178,8 @@ class Group:
         `x`: n elements; `out`: n elements, or None for in place. `reduction`: "sum", "average" (of
         floating-point and complex types), "min", "max" (a NaN on any rank is the result),
         "product", or "and", "or" and "xor" (of integers and booleans).
-        `prescale`: inputs are multiplied by it. `state_scale`: the recipe's state is, first.
+        `prescale`: this rank's input is multiplied by it. `state_scale`: the recipe's state is,
+        first. Both are floats of 32 bits; ValueError for one that is 0 there.
         """
         return submit(self, Call(table.ALL_REDUCE, x, out, dtype, tensor, reduction,
                                  prescale=prescale, state_scale=state_scale, priority=priority,

@@ -68,6 +68,26 @@ def test_all_reduce_of_bfloat16_by_name_and_by_ml_dtypes(two_nodes):
     assert all((result.astype(np.float32) == 3).all() for result in results)
 
 
+@pytest.mark.parametrize("zero", [0.0, -0.0, 1e-50, np.float64(0)])
+def test_a_factor_that_the_library_would_take_for_1_is_refused(two_nodes, zero):
+    """A rank whose batch is empty would count in full."""
+    def work(group):
+        x = np.ones(2 * SIZE, np.float32)
+        for factor in ("prescale", "state_scale"):
+            given, refused = {factor: zero}, pytest.raises(
+                ValueError, match=f"{factor}=.*is 0 as a float of 32 bits.* takes 0 for 1: .*")
+            for method in (group.all_reduce, group.reduce, group.reduce_scatter):
+                with refused:
+                    method(x, **given)
+            with refused:
+                group.batch().add("all_reduce", x, **given)
+        tiny = 2.0 ** -149  # the least that is not 0
+        return group.all_reduce(x, prescale=tiny if group.rank else 1.0).wait()
+
+    for result in run_ranks(two_nodes, SIZE, work):
+        np.testing.assert_array_equal(result, 1)
+
+
 def test_out_leaves_the_input_as_it_was(two_nodes):
     def work(group):
         x = values(group.rank, 10)

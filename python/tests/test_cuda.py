@@ -118,6 +118,9 @@ def test_what_makes_no_sense_is_refused(nodes):
             bound.all_reduce(values.address + 4)
         with pytest.raises(ValueError, match="reduction"):
             bound.all_reduce(values.address, reduction="median")
+        for zero in (0.0, 1e-50):
+            with pytest.raises(ValueError, match="state_scale=.* takes 0 for 1: declare"):
+                bound.all_reduce(values.address, state_scale=zero)
         tensor.release()  # and with it what is bound
         with pytest.raises(tern.ClosedError):
             bound.all_reduce(values.address)

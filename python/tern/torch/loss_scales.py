@@ -15,8 +15,13 @@ class LossScales:
         self._last: dict[str, float] = {}
 
     def growth(self, own: str) -> float:
-        """By how much the gradients of this parameter have grown since they were last asked for."""
+        """By how much the gradients of this parameter have grown since they were last asked for.
+        Raises ValueError when the scale is 0, by which nothing is learned any more."""
         now = 1.0 if self._scaler is None else float(self._scaler.get_scale())
+        if not now:
+            raise ValueError("the loss scale has fallen to 0: gradients were not finite in any "
+                             "step for long. Look for what overflows, or begin with finite "
+                             "weights")
         before = self._last.get(own, now)
         self._last[own] = now
         return now / before

@@ -1,5 +1,8 @@
 """A training with a torch.amp.GradScaler whose gradients compress() averages."""
 
+import types
+
+import pytest
 import torch
 import torch.distributed as dist
 from test_compression import WIDTH, model_of
@@ -7,6 +10,7 @@ from torch import nn
 
 import tern.torch
 from ranks import run_ranks
+from tern.torch.loss_scales import LossScales
 
 OVERFLOWS_AT = 3
 # It doubles after two good steps, and halves after a bad one.
@@ -56,3 +60,12 @@ def test_a_training_goes_on_after_a_step_that_overflows(two_nodes):
 
     first, second = run_ranks(two_nodes, 2, work)
     assert all(map(torch.equal, first, second))
+
+
+def test_a_scale_of_0_is_said_at_once():
+    """What is owed cannot follow it, nor a later one."""
+    found = [16.0, 8.0, 0.0]
+    scales = LossScales(types.SimpleNamespace(get_scale=lambda: found.pop(0)))
+    assert [scales.growth("w"), scales.growth("w")] == [1.0, 0.5]
+    with pytest.raises(ValueError, match="loss scale has fallen to 0"):
+        scales.growth("w")
