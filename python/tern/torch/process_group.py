@@ -51,7 +51,9 @@ class TernProcessGroup(Collectives, dist.ProcessGroup):
     @property
     def tern_group(self) -> Any:
         """The tern.Group beneath, for tensors of declare() and whatever torch has no word for.
-        Anonymous operations on it count with those of torch.distributed."""
+        Anonymous operations on it count with those of torch.distributed. These do not wait for its
+        tickets: where nothing but those holds the room that they need, they raise
+        WouldBlockError."""
         return self._submissions.group
 
     def size(self) -> int:

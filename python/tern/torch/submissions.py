@@ -18,6 +18,7 @@ from ..errors import OutOfMemoryError, TernError, UnsupportedError, WouldBlockEr
 from ..group import Group
 from ..ticket import Ticket
 from .failures import as_torch
+from .neighbours import neighbours_of
 from .profiling import begin
 from .staging import current
 from .work import TernWork, has_ended
@@ -38,20 +39,25 @@ class Submissions:
         self._lock = threading.Lock()
         self._running: dict[int, TernWork] = {}
         self._started = 0
-        self._ends = 0
-        self._one_more_ended = threading.Condition()
+        self._neighbours = neighbours_of(group.client)
+        self._neighbours.add(self)
 
     @property
     def started(self) -> int:
         """How many there have been."""
         return self._started
 
+    @property
+    def running(self) -> list[TernWork]:
+        """What has been started and was not seen to end, the oldest first."""
+        return list(self._running.values())
+
     def start(self, name: str, calls: Iterable[Callable[[], Ticket]], result: list[torch.Tensor], *,
               finish: Callable[[], None] | None = None, timeout: timedelta | None = None,
               inputs: Sequence[torch.Tensor] | None = None) -> TernWork:
         """Submits what `calls` submit, as one Work. When too many operations are in flight, or the
-        arena is full, it waits for earlier ones. `inputs`: what the profiler is told of, if other
-        than `result`."""
+        arena is full, it waits for earlier ones, of all groups of the client. `inputs`: what the
+        profiler is told of, if other than `result`."""
         staging = current.get()
         if staging is not None:
             result = staging.originals(result)
@@ -95,7 +101,7 @@ class Submissions:
     def leave(self) -> None:
         """Waits a little for what is under way, and leaves the group."""
         deadline = time.monotonic() + _LEAVING_S
-        for work in list(self._running.values()):
+        for work in self.running:
             with contextlib.suppress(Exception):
                 left = max(0.001, deadline - time.monotonic())
                 work.wait(timedelta(seconds=left))
@@ -114,12 +120,9 @@ class Submissions:
                     raise
 
     def _wait_for_one(self, own: list[Ticket]) -> bool:
-        """Waits until one of the operations that run has ended, whichever it is: of another Work or
-        else of `own`, which loses it. Whether there was one."""
-        with self._lock:
-            running = list(self._running.values())
-        if running:
-            self._wait_for_any(running)
+        """Waits until one of the operations that run has ended, whichever it is: of another Work,
+        of whatever group, or else of `own`, which loses it. Whether there was one."""
+        if self._neighbours.wait_for_one():
             return True
         if not own:
             return False
@@ -129,20 +132,6 @@ class Submissions:
         ended.wait()
         own[:] = [ticket for ticket in own if not has_ended(ticket)]
         return True
-
-    def _wait_for_any(self, running: Sequence[TernWork]) -> None:
-        seen = self._ends
-        for work in running:
-            work.watch(self._count_end)
-        # One that had been told of before ended before `seen` was read, and is complete.
-        if not any(work.is_completed() for work in running):
-            with self._one_more_ended:
-                self._one_more_ended.wait_for(lambda: self._ends != seen)
-
-    def _count_end(self) -> None:
-        with self._one_more_ended:
-            self._ends += 1
-            self._one_more_ended.notify_all()
 
     def _keep(self, work: TernWork) -> None:
         with self._lock:

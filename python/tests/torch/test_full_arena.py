@@ -67,6 +67,40 @@ def test_with_a_little_room_steps_take_turns(two_nodes):
     run_ranks(two_nodes, 2, work)
 
 
+def test_what_finds_no_room_waits_for_other_groups_too(two_nodes):
+    """All groups of a process share its arena. The other rank begins what holds this one's room
+    when there was none for the next."""
+    def work(rank):
+        other, store = dist.new_group([0, 1]), dist.distributed_c10d._get_default_store()
+        beneath = other.tern_group
+        submit = beneath.all_reduce
+        refused = []
+
+        def watched(*arguments, **named):
+            try:
+                return submit(*arguments, **named)
+            except (tern.WouldBlockError, tern.OutOfMemoryError) as error:
+                refused.append(error)
+                store.set("refused", "yes")
+                raise
+
+        first, second = (torch.full((LITTLE // 8,), rank + i) for i in (1, 2))
+        if rank == 1:
+            store.wait(["refused"])
+            dist.all_reduce(first)
+            dist.all_reduce(second, group=other)
+        else:
+            beneath.all_reduce = watched
+            with room_left(LITTLE):
+                begun = dist.all_reduce(first, async_op=True)
+                dist.all_reduce(second, group=other)
+                begun.wait()
+            assert refused
+        assert torch.all(first == 3) and torch.all(second == 5)
+
+    run_ranks(two_nodes, 2, work)
+
+
 def sharded_step(rank):
     model, _ = models(2)
     tern.torch.compress(model, recipe="int:bits=8")
