@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 
 import torch
 from torch._C._profiler import _RecordFunctionFast
 
+from .executors import Executor
+
 # An event that ends in another thread than it began counts as asynchronous, which it is.
-_ending = ThreadPoolExecutor(max_workers=1, thread_name_prefix="tern-profiler")
+_ending = Executor(1, "tern-profiler")
 
 # PyTorch 2.9.1 shows an event that ends in another thread only within another event, and 2.12.1
 # alone too.

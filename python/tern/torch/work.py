@@ -6,7 +6,6 @@ import contextlib
 import threading
 import time
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 from typing import Any
 
@@ -16,11 +15,12 @@ from torch.futures import Future
 
 from ..errors import TernError, WaitTimeoutError
 from ..ticket import Ticket
+from .executors import Executor
 from .failures import as_torch
 
 # Futures are completed by threads of their own: a callback may wait for the next operation, which
 # must then be completed by another one. A group has at most so many operations in flight.
-_completing = ThreadPoolExecutor(max_workers=512, thread_name_prefix="tern-future")
+_completing = Executor(512, "tern-future")
 
 
 class TernWork(dist.Work):

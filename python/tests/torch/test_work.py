@@ -9,6 +9,8 @@ import torch.distributed as dist
 import tern
 import tern.torch
 from ranks import run_ranks
+from tern.torch import profiling
+from tern.torch import work as works
 
 SOON = datetime.timedelta(milliseconds=20)
 
@@ -53,6 +55,22 @@ def test_a_callback_may_wait_for_the_next_operation(two_nodes):
 
     for found in run_ranks(two_nodes, 2, work):
         assert found == [[4.0, 4.0]] * 3
+
+
+@pytest.mark.parametrize("executor", [works._completing, profiling._ending],
+                         ids=["futures", "the profiler"])
+def test_a_forked_child_has_threads_of_its_own(two_nodes, executor):
+    """The parent has some, which wait for work; the child would wait for them."""
+    executor.submit(print).result()
+    is_idle = executor._pool._idle_semaphore
+    is_idle.acquire()
+    is_idle.release()
+
+    def work(rank):
+        with torch.autograd.profiler.profile():
+            return dist.all_reduce(torch.ones(2), async_op=True).get_future().wait()[0].tolist()
+
+    assert run_ranks(two_nodes, 2, work) == [[2.0, 2.0]] * 2
 
 
 def test_a_dropped_work_still_gives_its_result(two_nodes):
