@@ -69,7 +69,8 @@ class DeviceStats:
 class Device:
     """The CUDA context of the thread that opens it, with Tern's kernels.
 
-    It must end, by close() or with its last reference, before the context does. Thread: any.
+    It must end, by close() or with its last reference, before the context does. Thread: any. After
+    fork() a child's device and its tensors raise ForkedError.
     """
 
     def __init__(self, client: Client, *, operations: int = 64, driver: str | None = None,
@@ -211,6 +212,7 @@ class BoundTensor:
         not compute with old values waits for the ticket. Raises WouldBlockError while the tensor
         has an operation, and InvalidArgumentError.
         """
+        self._refuse_in_child()
         if reduction not in structs.REDUCTIONS:
             raise ValueError(f"reduction={reduction!r} is none of {', '.join(structs.REDUCTIONS)}")
         op = structs.sized(CudaOp)
@@ -242,6 +244,7 @@ class BoundTensor:
 
     def export_state(self) -> bytes:
         """As Tensor.export_state(), with what is owed on the GPU in it. Waits for the GPU."""
+        self._refuse_in_child()
         library = self._device._client._library
         size = ctypes.c_uint64()
         library.check(library.tern_tensor_state_bytes(self.tensor._live(), ctypes.byref(size)))
@@ -253,6 +256,7 @@ class BoundTensor:
 
     def import_state(self, *parts: bytes) -> None:
         """As Tensor.import_state(), with `parts` of either. Waits for the GPU."""
+        self._refuse_in_child()
         with self._lock:
             self._device._library.check("tern_cuda_tensor_import_state", self._live(),
                                         *parts_for_c(parts))
@@ -260,6 +264,7 @@ class BoundTensor:
     def release(self) -> None:
         """Gives the memory back, and what is owed to the daemon. Raises WouldBlockError while an
         operation is in flight."""
+        self._refuse_in_child()
         with self._lock:
             if self._ending is None:
                 return
@@ -288,7 +293,10 @@ class BoundTensor:
                          self.tensor.name, operation.error)
 
     def _end_before_group(self) -> None:
-        """Ends the operation in flight, on all ranks, and releases the tensor."""
+        """Ends the operation in flight, on all ranks, and releases the tensor. A child of fork()
+        leaves both to its parent."""
+        if self._device._client._forked:
+            return
         operation = self._running
         if operation is not None and not operation.has_ended(0.0):
             operation.cancel()
@@ -304,6 +312,13 @@ class BoundTensor:
         if getattr(self, "_ending", None) is not None:
             with contextlib.suppress(TernError):  # nobody is left to be told
                 self.release()
+
+    def _refuse_in_child(self) -> None:
+        """The thread that held a lock when the process was forked is not in the child, where nobody
+        gives the lock back: a child must take none."""
+        if self._device._client._forked:
+            raise ForkedError("the client belongs to the parent process; connect again in the "
+                              "child")
 
     def _live(self) -> int:
         address = None if self._ending is None else self._ending.address
@@ -342,17 +357,20 @@ class _Operation:
     def cancel(self) -> None:
         bound = self._bound
         if bound is not None:
+            bound._refuse_in_child()
             bound._device._library.call("tern_cuda_cancel", self._handle, self._number)
 
     def _ask(self, timeout_ms: int) -> bool:
+        if self._ended:
+            return True
+        bound = self._bound
+        if bound is not None:
+            bound._refuse_in_child()
         with self._lock:
             if self._ended:
                 return True
             assert self._bound is not None
             device = self._bound._device
-            if device._client._forked:
-                raise ForkedError("the client belongs to the parent process; connect again in the "
-                                  "child")
             status = device._library.call("tern_cuda_wait", self._handle, self._number, timeout_ms)
             if status == WaitTimeoutError.status:
                 return False

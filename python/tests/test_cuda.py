@@ -1,11 +1,14 @@
 """tern.cuda against elements, on the emulated driver."""
 
+import contextlib
 import ctypes
 import gc
+import multiprocessing
 import os
 import pathlib
 import shutil
 import subprocess
+import threading
 
 import numpy as np
 import pytest
@@ -299,3 +302,69 @@ def test_garbage_ends_in_an_order_that_the_library_can_bear(nodes):
     gc.collect()
     mapped = pathlib.Path("/proc/self/maps").read_text()
     assert "memfd:tern" not in mapped
+
+
+@contextlib.contextmanager
+def held_by_another_thread(*locks):
+    taken, enough = threading.Event(), threading.Event()
+
+    def hold():
+        with contextlib.ExitStack() as held:
+            for lock in locks:
+                held.enter_context(lock)
+            taken.set()
+            enough.wait()
+
+    thread = threading.Thread(target=hold)
+    thread.start()
+    taken.wait()
+    try:
+        yield
+    finally:
+        enough.set()
+        thread.join()
+
+
+def forked_while_another_thread_waits(gpu, bound, ticket, address, pipe):
+    uses = (ticket.wait, ticket.test, ticket.cancel, lambda: bound.all_reduce(address),
+            bound.export_state, bound.import_state, bound.release, gpu.stats)
+    for use in uses:
+        try:
+            pipe.send(f"returned {use()}")
+        except tern.ForkedError as error:
+            pipe.send(str(error))
+    gpu.close()
+    cuda._close_all()
+    gpu._client.disconnect()
+    pipe.send("ends")
+
+
+def test_a_child_that_is_forked_while_another_thread_waits_does_not_hang(nodes):
+    """That thread has the locks of ticket and tensor, and is not there in the child."""
+    def work(group):
+        tensor = declare(group, group.rank == 0)
+        if group.rank == 1:
+            group.barrier().wait()
+            group.all_reduce(gradient(1, 0), tensor=tensor).wait()
+            return
+        values = Values(gradient(0, 0))
+        gpu = device(group.client)
+        bound = gpu.bind(tensor)
+        ticket = bound.all_reduce(values.address)
+        here, there = multiprocessing.Pipe()
+        with held_by_another_thread(bound._lock, ticket._operation._lock):
+            child = multiprocessing.get_context("fork").Process(
+                target=forked_while_another_thread_waits,
+                args=(gpu, bound, ticket, values.address, there))
+            child.start()
+            answers = [here.recv() for _ in range(8)]
+            assert all("connect again in the child" in answer for answer in answers), answers
+            assert here.recv() == "ends"
+            child.join()
+        assert child.exitcode == 0
+        group.barrier().wait()
+        ticket.wait()
+        gpu.close()
+        values.free()
+
+    run_ranks(nodes, 2, work)
