@@ -63,13 +63,13 @@ def submit(group: Group, call: Call) -> Ticket:
 def start(group: Group, function: Callable[..., int], arguments: tuple[Any, ...], result: Any,
           keeps: tuple[Any, ...]) -> Ticket:
     """Calls the function of libtern with the group's handle, the arguments, and a place for the
-    ticket's number. Once more where the client has kept operations of dropped tickets that have
-    ended."""
+    ticket's number. Where there was no room it does so once more, when operations of dropped
+    tickets that have ended have given theirs back."""
     client, number = group.client, ctypes.c_uint64()
     if client._adopted:
         client._sweep()
     status = function(group._live(), *arguments, ctypes.byref(number))
-    if status == WouldBlockError.status and client._adopted:
+    if status == WouldBlockError.status:
         client._sweep(wanted=True)
         status = function(group._live(), *arguments, ctypes.byref(number))
     if status != structs.OK:

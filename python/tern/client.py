@@ -68,6 +68,8 @@ class Client:
         self._adopted: collections.deque[tuple[int, Any]] = collections.deque()
         self._own_notifier: Notifier | None = None
         self._lock = threading.Lock()
+        # Held by who reports adopted operations. A handler of what is logged may submit.
+        self._sweeping = threading.RLock()
         self._forked = False
         _connected.add(self)
 
@@ -178,12 +180,20 @@ class Client:
             self._adopted.append((number, keeps))
 
     def _sweep(self, wanted: bool = False) -> None:
-        """Reports adopted operations that have ended. `wanted`: their room is."""
+        """Reports adopted operations that have ended. `wanted`: their room is; who calls returns
+        when those that another thread reports have made room too."""
         if len(self._adopted) < _ADOPTED_MANY and not wanted:
             return
         connection = self._live()
+        with self._sweeping:
+            self._report_adopted(connection)
+
+    def _report_adopted(self, connection: Handle) -> None:
         for _ in range(len(self._adopted)):
-            number, keeps = self._adopted.popleft()
+            try:
+                number, keeps = self._adopted.popleft()
+            except IndexError:  # disconnect() or a handler of what is logged has taken the rest
+                return
             status = self._library.tern_test(connection, number)
             if status == WaitTimeoutError.status:
                 self._adopted.append((number, keeps))

@@ -124,6 +124,79 @@ def test_a_dropped_ticket_keeps_its_arrays_until_its_end(two_nodes):
     assert both(two_nodes, work) == [2, 2]
 
 
+class Asked:
+    """A client's library, which does something before it is first asked for an operation."""
+
+    def __init__(self, library, first):
+        self._library, self._first = library, [first]
+        self.answered = 0
+
+    def __getattr__(self, name):
+        return getattr(self._library, name)
+
+    def tern_test(self, connection, number):
+        while self._first:
+            self._first.pop()()
+        status = self._library.tern_test(connection, number)
+        self.answered += 1
+        return status
+
+
+class AnnouncedLock:
+    """Sets an event when somebody comes for it."""
+
+    def __init__(self, lock, comes):
+        self._lock, self._comes = lock, comes
+
+    def __enter__(self):
+        self._comes.set()
+        return self._lock.__enter__()
+
+    def __exit__(self, *error):
+        return self._lock.__exit__(*error)
+
+
+def with_dropped_tickets(client):
+    group = client.join(client.mint(), 0, 1)
+    for _ in range(2):
+        group.barrier()
+    assert len(client._adopted) == 2
+    return group
+
+
+def test_two_threads_may_report_dropped_tickets_at_once(node):
+    """Whoever wants their room returns when it is there, whichever thread has made it."""
+    waits_or_ends, found = threading.Event(), []
+
+    def report():
+        client._sweep(wanted=True)
+        found.append(client._library.answered)
+        waits_or_ends.set()
+
+    def begin():
+        waits_or_ends.clear()
+        other.start()
+        waits_or_ends.wait()
+
+    with tern.Client(node.socket) as client:
+        group, other = with_dropped_tickets(client), threading.Thread(target=report)
+        client._sweeping = AnnouncedLock(client._sweeping, waits_or_ends)
+        client._library = Asked(client._library, begin)
+        client._sweep(wanted=True)
+        other.join()
+        assert found[0] >= 2
+        group.barrier().wait()
+
+
+def test_a_client_may_disconnect_while_dropped_tickets_are_reported(node):
+    client = tern.Client(node.socket)
+    group = with_dropped_tickets(client)
+    client._library = Asked(client._library, client.disconnect)
+    client._sweep(wanted=True)
+    with pytest.raises(tern.ClosedError):
+        group.barrier()
+
+
 def descriptors():
     return len(os.listdir("/proc/self/fd"))
 
