@@ -91,6 +91,8 @@ def view(x: Any) -> View:
         tensor = _Tensor.from_address(plain)
     shape = tuple(tensor.shape[:tensor.ndim])
     kind, lanes = _KINDS.get(tensor.dtype.code, "unknown"), tensor.dtype.lanes
-    dtype = f"{kind}{tensor.dtype.bits}" + (f"x{lanes}" if lanes != 1 else "")
+    # A boolean is a byte, and has no size in its name.
+    name = kind if kind == "bool" and tensor.dtype.bits == 8 else f"{kind}{tensor.dtype.bits}"
+    dtype = name + (f"x{lanes}" if lanes != 1 else "")
     return View(capsule, (tensor.data or 0) + tensor.byte_offset, shape, dtype,
                 _contiguous(tensor, shape), not read_only)

@@ -137,12 +137,15 @@ def _memory(group: Group, call: Call) -> tuple[Operand | None, Operand | None, A
                              "a writable array as out=")
         return source, source, call.x
     result = call.out
-    if result is None:
+    if result is not None:
+        target = arrays.output(result, call.dtype)
+    else:
         if source is None:
             raise ValueError(f"{collective.name} on rank {group.rank} needs out=: it says how many "
                              "elements of which type come from the root")
         result = np.empty(_elements(group, call, gives, source), _type_of(call))
-    target = arrays.output(result, call.dtype)
+        # Its own type may be another that has as many bits: uint16 for bfloat16.
+        target = arrays.output(result)._replace(code=source.code)
     counts = call.counts if call.receive_counts is None else call.receive_counts
     if counts is not None:
         _compare_counts(group, counts, gives, target)

@@ -5,7 +5,7 @@ import array
 import numpy as np
 import pytest
 
-from tern import arrays
+from tern import _dlpack, arrays
 
 
 def test_numpy_arrays_are_used_where_they_are():
@@ -74,6 +74,27 @@ class FromOutside:
             return self.x.__dlpack__(**options)
         except TypeError:  # a NumPy from before version 1.0
             return self.x.__dlpack__()
+
+
+class Bfloat16FromOutside(FromOutside):
+    """16-bit integers of NumPy's, which it shows as bfloat16."""
+
+    def __dlpack__(self, **options):
+        capsule = super().__dlpack__(**options)
+        versioned = _dlpack._pointer(capsule, b"dltensor_versioned")
+        tensor = (_dlpack._Versioned.from_address(versioned).tensor if versioned is not None else
+                  _dlpack._Tensor.from_address(_dlpack._pointer(capsule, b"dltensor")))
+        tensor.dtype.code = 4
+        return capsule
+
+
+def test_dlpack_tensors_of_booleans_and_bfloat16_are_carried():
+    assert arrays.operand(Bfloat16FromOutside(np.zeros(4, np.uint16))).code == 3
+    try:
+        np.zeros(4, bool).__dlpack__()
+    except BufferError as error:
+        pytest.skip(f"this NumPy shows no booleans: {error}")
+    assert arrays.operand(FromOutside(np.zeros(4, bool))).code == 7
 
 
 @pytest.mark.parametrize("versioned", [True, False])

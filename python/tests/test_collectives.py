@@ -2,9 +2,11 @@
 
 import os
 import random
+import sys
 
 import numpy as np
 import pytest
+from test_arrays import Bfloat16FromOutside
 
 import tern
 from cluster import run_ranks
@@ -98,6 +100,18 @@ def test_out_leaves_the_input_as_it_was(two_nodes):
 
     for result in run_ranks(two_nodes, SIZE, work):
         np.testing.assert_array_equal(result, sum(inputs(10)))
+
+
+def test_bfloat16_of_dlpack_has_a_new_array_without_ml_dtypes(two_nodes, monkeypatch):
+    monkeypatch.setitem(sys.modules, "ml_dtypes", None)
+
+    def work(group):
+        x = Bfloat16FromOutside(np.full(4, 0x3F80 + group.rank, np.uint16))
+        return group.all_gather(x).wait()
+
+    for result in run_ranks(two_nodes, SIZE, work):
+        assert result.dtype == np.uint16
+        np.testing.assert_array_equal(result, np.repeat([0x3F80, 0x3F81, 0x3F82], 4))
 
 
 def test_broadcast_gives_all_ranks_the_roots_input(two_nodes):
