@@ -1,5 +1,9 @@
 """A barrier that says who has not come. Its messages go through the store, not through Tern: it is
-asked for when something is wrong."""
+asked for when something is wrong.
+
+A store may live on when a group ends, and the next group counts its barriers from 1 again. So keys
+have the group's uid, and each is taken out by its reader.
+"""
 
 from __future__ import annotations
 
@@ -14,17 +18,18 @@ def monitored_barrier(store: Any, number: int, group: Any, timeout: timedelta,
     """Rank 0 waits for all others, who wait for its word. Raises RuntimeError on rank 0 with the
     ranks that have not come within `timeout`, on the others if rank 0 has not said that all are
     there. `number`: of this barrier in the group, the same on all ranks."""
-    key = f"tern/barrier/{number}"
+    key = f"tern/barrier/{group.tern_group._uid}/{number}"
     if group.rank() != 0:
         store.set(f"{key}/{group.rank()}", "here")
         try:
-            store.wait([f"{key}/all"], timeout)
+            store.wait([f"{key}/all/{group.rank()}"], timeout)
         except RuntimeError:
             raise RuntimeError(
                 f"Rank {group.rank()} successfully reached monitoredBarrier, but received errors "
                 f"while waiting for send/recv from rank 0: it has not said within "
                 f"{_milliseconds(timeout)} ms that all are there. Look at rank 0 for the ranks "
                 "that are missing") from None
+        _take_out(store, f"{key}/all/{group.rank()}")
         return
     if timeout <= timedelta(0):
         raise RuntimeError("Rank 0 timed out in monitoredBarrier after 0 ms: give it more time")
@@ -33,7 +38,8 @@ def monitored_barrier(store: Any, number: int, group: Any, timeout: timedelta,
         ranks = ", ".join(map(str, missing))
         raise RuntimeError(f"[Rank 0]: {'Ranks' if wait_all_ranks else 'Rank'} {ranks} failed to "
                            f"pass monitoredBarrier in {_milliseconds(timeout)} ms")
-    store.set(f"{key}/all", "here")
+    for rank in range(1, group.size()):
+        store.set(f"{key}/all/{rank}", "here")
 
 
 def _missing(store: Any, key: str, ranks: range, timeout: timedelta,
@@ -48,9 +54,14 @@ def _missing(store: Any, key: str, ranks: range, timeout: timedelta,
             missing.append(rank)
             if not wait_all_ranks:
                 break
-        with contextlib.suppress(RuntimeError):
-            store.delete_key(f"{key}/{rank}")
+        _take_out(store, f"{key}/{rank}")
     return missing
+
+
+def _take_out(store: Any, key: str) -> None:
+    # A store that cannot forget keeps it.
+    with contextlib.suppress(RuntimeError):
+        store.delete_key(key)
 
 
 def _milliseconds(timeout: timedelta) -> int:

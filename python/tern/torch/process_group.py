@@ -92,14 +92,17 @@ class TernProcessGroup(Collectives, dist.ProcessGroup):
                     group_desc: str | None = None,
                     device_types: object = None) -> TernProcessGroup | None:
         """A group of some of this group's ranks, who all call this; None for the others. See
-        torch.distributed.split_group()."""
+        torch.distributed.split_group(). `group_name`: by which the child's ranks meet; None: one of
+        this group's name and the ranks."""
         if self.rank() not in new_ranks:
             return None
         limit = timeout or self._timeout
-        store = dist.PrefixStore(f"{group_name}/", self._store)
+        # Two children that come about at once must not meet under one name.
+        name = group_name or f"{self._group_name}:split:{'_'.join(map(str, new_ranks))}"
+        store = dist.PrefixStore(f"{name}/", self._store)
         part = Submissions(meet(store, list(new_ranks).index(self.rank()), len(new_ranks), limit))
         child = TernProcessGroup(store, part, limit)
-        child.setGroupName(group_name or "undefined")
+        child.setGroupName(name)
         child.setGroupDesc(group_desc or f"{self._description}:split")
         return child
 

@@ -52,6 +52,23 @@ def test_a_group_is_split(two_nodes):
     run_ranks(two_nodes, 3, work)
 
 
+def test_two_groups_without_a_name_come_of_one_split(two_nodes):
+    def work(rank):
+        group = dist.distributed_c10d._get_default_group()
+        x = torch.ones(1) * (rank + 1)
+        for pair in ([0, 1], [2, 3]):
+            child = group.split_group(pair)
+            assert (child is None) == (rank not in pair)
+            if child is not None:
+                child.allreduce([x]).wait()
+                names = child.getGroupName()
+        assert x == (3 if rank < 2 else 7)
+        return names
+
+    names = run_ranks(two_nodes, 4, work)
+    assert names[0] == names[1] != names[2] == names[3]
+
+
 def test_a_group_ends_and_begins_again_with_the_same_store(two_nodes):
     def work(rank):
         store = dist.PrefixStore("again", dist.distributed_c10d._get_default_store())
@@ -63,6 +80,33 @@ def test_a_group_ends_and_begins_again_with_the_same_store(two_nodes):
             assert torch.equal(x, torch.full((2,), 3.0))
 
     run_ranks(two_nodes, 3, work)
+
+
+def test_a_monitored_barrier_is_one_again_with_the_same_store(two_nodes):
+    """Nobody takes what was said to the group before for an answer."""
+    def work(rank):
+        limit = datetime.timedelta(milliseconds=300)
+        store = dist.PrefixStore("again", dist.distributed_c10d._get_default_store())
+
+        def begin_again():
+            dist.destroy_process_group()
+            dist.init_process_group("tern", store=store, rank=rank, world_size=2)
+            return dist.distributed_c10d._get_default_group()
+
+        begin_again().monitored_barrier()
+        group = begin_again()
+        if rank == 1:
+            with pytest.raises(RuntimeError, match="has not said within 300 ms that all"):
+                group.monitored_barrier(limit)
+        dist.barrier()
+        group = begin_again()
+        if rank == 0:
+            with pytest.raises(RuntimeError, match="Rank 1 failed to pass"):
+                group.monitored_barrier(limit)
+        dist.barrier()
+        begin_again().monitored_barrier()
+
+    run_ranks(two_nodes, 2, work)
 
 
 def test_the_store_keeps_no_id_of_a_group(two_nodes):
