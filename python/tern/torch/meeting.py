@@ -31,14 +31,24 @@ _clients: weakref.WeakValueDictionary[int, Client] = weakref.WeakValueDictionary
 def shared_client() -> Client:
     """This process's connection to its daemon, which ends with the last group that uses it.
 
-    $TERN_ARENA_BYTES is the address space for tensors in flight (default: 1 GiB).
+    $TERN_ARENA_BYTES is the address space for tensors in flight, in bytes (0 or none: 1 GiB).
+    Raises ValueError if it is no number.
     """
     with _lock:
         client = _clients.get(os.getpid())
         if client is None or not client.connected:
-            client = connect(arena_bytes=int(os.environ.get("TERN_ARENA_BYTES", "0")))
+            client = connect(arena_bytes=_arena_bytes())
             _clients[os.getpid()] = client
         return client
+
+
+def _arena_bytes() -> int:
+    """What the environment says, or 0 for the default."""
+    said = os.environ.get("TERN_ARENA_BYTES") or "0"
+    if not (said.isascii() and said.isdigit()):
+        raise ValueError(f"TERN_ARENA_BYTES={said!r} is no number of bytes: write it in digits "
+                         "alone, 4294967296 for 4 GiB, or 0 for the default of 1 GiB")
+    return int(said)
 
 
 def meet(store: Any, rank: int, size: int, timeout: timedelta) -> Group:

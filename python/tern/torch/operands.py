@@ -45,10 +45,14 @@ def view(tensor: Any, what: str, moved: bool = False) -> View:
     """Looks at a contiguous tensor. `moved`: its elements are not computed with.
 
     Raises TypeError for a type that Tern does not carry, ValueError for a tensor that is not
-    contiguous or on another device.
+    contiguous, or a view to be conjugated or negated, or on another device.
     """
     flat = check(tensor, what).detach()
-    if not flat.is_contiguous() or flat.is_conj() or flat.is_neg():
+    if flat.is_conj() or flat.is_neg():
+        done, way = ("conjugated", "conj") if flat.is_conj() else ("negated", "neg")
+        raise ValueError(f"{what} is a view that is {done} only when it is read: pass "
+                         f"tensor.resolve_{way}(), and copy a result back yourself")
+    if not flat.is_contiguous():
         raise ValueError(f"{what}, of shape {tuple(flat.shape)} and strides {flat.stride()}, is "
                          "not contiguous: pass tensor.contiguous(), and copy a result back "
                          "yourself")

@@ -124,6 +124,11 @@ def test_what_cannot_travel_is_refused_with_what_to_do(two_nodes):
     def work(rank):
         with pytest.raises(ValueError, match="not contiguous: pass tensor.contiguous()"):
             dist.all_reduce(torch.ones(3, 4).t())
+        with pytest.raises(ValueError, match="conjugated only when it is read: .*resolve_conj()"):
+            dist.distributed_c10d._get_default_group().allreduce(
+                [torch.ones(3, dtype=torch.complex64).conj()])
+        with pytest.raises(ValueError, match="negated only when it is read: .*resolve_neg()"):
+            dist.all_reduce(torch.ones(3, dtype=torch.complex64).conj().imag)
         with pytest.raises(ValueError, match="on meta: Tern takes tensors"):
             dist.all_reduce(torch.ones(3, device="meta"))
         with pytest.raises(TypeError, match="Convert it first"):
@@ -192,6 +197,13 @@ def test_a_first_rank_without_a_daemon_is_no_riddle_to_the_others(two_nodes):
         answer_of(*ranks[0])
     with pytest.raises(RankFailed, match="LaunchError: the first rank has no group:.*absent"):
         answer_of(*ranks[1])
+
+
+@pytest.mark.parametrize("said", ["4GiB", "-1", "1e9"])
+def test_an_arena_of_no_number_of_bytes_is_told_by_its_variable(two_nodes, monkeypatch, said):
+    monkeypatch.setenv("TERN_ARENA_BYTES", said)
+    with pytest.raises(RankFailed, match=f"TERN_ARENA_BYTES='{said}' is no number of bytes"):
+        run_ranks(two_nodes[:1], 1, lambda rank: None)
 
 
 def test_a_monitored_barrier_names_the_missing(two_nodes):
