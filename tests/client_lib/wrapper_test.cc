@@ -1,7 +1,11 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <functional>
 #include <optional>
+#include <span>
+#include <string>
+#include <vector>
 
 #include "client_lib/include/tern/tern.hpp"
 #include "tests/client_lib/fake_daemon.h"
@@ -71,6 +75,83 @@ TEST(Wrapper, HandlesMayEndInAnyOrder) {
   tensor.reset();
   daemon.await_requests(shm::PacketKind::goodbye, 1);
   EXPECT_EQ(daemon.request_count(shm::PacketKind::group_leave), 1u);
+}
+
+// Rank 1 of three. Spans are cut from a larger piece of the arena, so that what lies behind them is
+// the test's own. The fake daemon holds the ops.
+class WrapperOfThree : public ::testing::Test {
+ protected:
+  WrapperOfThree() : client(options_for(daemon)) { daemon.set_ops(Ops::hold); }
+
+  // The text of the failure.
+  static std::string refusal(const std::function<Ticket()>& submit) {
+    try {
+      (void)submit();
+      return "it was taken";
+    } catch (const Failure& failure) {
+      EXPECT_EQ(failure.status(), TERN_ERR_INVALID_ARGUMENT);
+      const std::string general = std::string(tern_strerror(TERN_ERR_INVALID_ARGUMENT)) + ": ";
+      return std::string(failure.what()).substr(general.size());
+    }
+  }
+  // Its destructor ends the ticket.
+  static void expect_taken(Ticket ticket) { EXPECT_NE(ticket.get(), 0u); }
+
+  static std::string too_short(const std::string& what, int has, int used) {
+    return "the span of the " + what + " has " + std::to_string(has) +
+           " elements, and the operation uses " + std::to_string(used) + ": give a longer one";
+  }
+
+  using Counts = std::vector<std::uint64_t>;
+  using In = std::span<const float>;
+
+  FakeDaemon daemon;
+  Client client;
+  Group group = client.join(client.mint(), 1, 3);
+  std::span<float> memory = client.allocate<float>(64);
+  std::span<float> more = client.allocate<float>(64);
+};
+
+TEST_F(WrapperOfThree, SharesNeedACountForEachRank) {
+  const In input = memory;
+  for (const Counts& counts : {Counts{2}, Counts{2, 3}, Counts{2, 3, 4, 0}}) {
+    const std::string text = "counts has " + std::to_string(counts.size()) +
+                             " elements, and the group 3 ranks: give one for each rank";
+    EXPECT_EQ(refusal([&] { return group.reduce_scatter<float>(input, more, counts); }), text);
+    EXPECT_EQ(refusal([&] { return group.all_gather<float>(input, more, counts); }), text);
+    EXPECT_EQ(refusal([&] { return group.gather<float>(input, more, 0, counts); }), text);
+    EXPECT_EQ(refusal([&] { return group.scatter<float>(input, more, 0, counts); }), text);
+    EXPECT_EQ(refusal([&] {
+                return group.all_to_all<float>(input, more, counts, Counts{2, 3, 4});
+              }),
+              text);
+    EXPECT_EQ(refusal([&] {
+                return group.all_to_all<float>(input, more, Counts{2, 3, 4}, counts);
+              }),
+              "receive_" + text);
+  }
+  const Counts counts = {2, 3, 4};
+  expect_taken(group.reduce_scatter<float>(input.first(9), more.first(3), counts));
+  expect_taken(group.all_gather<float>(input.first(3), more.first(9), counts));
+  expect_taken(group.gather<float>(input.first(3), {}, 0, counts));
+  expect_taken(group.scatter<float>({}, more.first(3), 0, counts));
+  expect_taken(group.all_to_all<float>(input.first(9), more.first(9), counts, counts));
+}
+
+// The library would take 0 elements in all for as many as the counts say.
+TEST_F(WrapperOfThree, WithCountsTheSpansNeedWhatTheyAddUpTo) {
+  const Counts counts = {2, 3, 4};
+  EXPECT_EQ(refusal([&] { return group.reduce_scatter<float>({}, more, counts); }),
+            too_short("input", 0, 9));
+  EXPECT_EQ(refusal([&] { return group.all_gather<float>(memory, {}, counts); }),
+            too_short("output", 0, 9));
+  EXPECT_EQ(refusal([&] { return group.gather<float>(memory.first(3), more.first(8), 1, counts); }),
+            too_short("output", 8, 9));
+  EXPECT_EQ(
+      refusal([&] { return group.scatter<float>(memory.first(8), more.first(3), 1, counts); }),
+      too_short("input", 8, 9));
+  EXPECT_EQ(refusal([&] { return group.all_to_all<float>(memory.first(8), more, counts, counts); }),
+            too_short("input", 8, 9));
 }
 
 }  // namespace

@@ -106,6 +106,18 @@ struct PushPullOwner {
   tern_push_pull* push_pull;
 };
 
+// ---- The library sees no lengths of spans, and these throw where one does not fit.
+
+[[noreturn]] inline void refuse(const std::string& why) {
+  throw Failure(TERN_ERR_INVALID_ARGUMENT, why);
+}
+
+inline void require_room(const char* what, std::uint64_t has, std::uint64_t used) {
+  if (has >= used) return;
+  refuse("the span of the " + std::string(what) + " has " + std::to_string(has) +
+         " elements, and the operation uses " + std::to_string(used) + ": give a longer one");
+}
+
 }  // namespace detail
 
 // One operation in flight. The operation uses its memory until it has ended. If nobody has waited

@@ -131,7 +131,7 @@ class Group {
   template <typename T>
   Ticket reduce(std::span<const T> input, std::span<T> output, std::int32_t root,
                 tern_reduction reduction = TERN_SUM) {
-    if (info().rank == root) require(output.size() >= input.size());
+    if (info().rank == root) detail::require_room("output", output.size(), input.size());
     tern_op op = op_of(input.data(), output.data(), input.size());
     op.root = root;
     op.reduction = reduction;
@@ -146,7 +146,8 @@ class Group {
   Ticket reduce_scatter(std::span<const T> input, std::span<T> output,
                         std::span<const std::uint64_t> counts = {},
                         tern_reduction reduction = TERN_SUM) {
-    require(output.size() >= share_of(input.size(), counts));
+    require_all_of("input", input.size(), counts);
+    detail::require_room("output", output.size(), share_of(input.size(), counts));
     tern_op op = op_of(input.data(), output.data(), input.size(), counts);
     op.reduction = reduction;
     return reduce_scatter(op);
@@ -157,7 +158,8 @@ class Group {
   template <typename T>
   Ticket all_gather(std::span<const T> input, std::span<T> output,
                     std::span<const std::uint64_t> counts = {}) {
-    require(input.size() >= share_of(output.size(), counts));
+    detail::require_room("input", input.size(), share_of(output.size(), counts));
+    require_all_of("output", output.size(), counts);
     return all_gather(op_of(input.data(), output.data(), output.size(), counts));
   }
   Ticket all_gather(const tern_op& op) { return submit(tern_all_gather, op); }
@@ -166,9 +168,10 @@ class Group {
   template <typename T>
   Ticket gather(std::span<const T> input, std::span<T> output, std::int32_t root,
                 std::span<const std::uint64_t> counts = {}) {
-    require(input.size() >= share_of(all_of(input.size(), counts), counts));
-    if (info().rank == root) require(output.size() >= all_of(input.size(), counts));
-    tern_op op = op_of(input.data(), output.data(), all_of(input.size(), counts), counts);
+    const std::uint64_t all = all_of(input.size(), counts);
+    detail::require_room("input", input.size(), share_of(all, counts));
+    if (info().rank == root) detail::require_room("output", output.size(), all);
+    tern_op op = op_of(input.data(), output.data(), all, counts);
     op.root = root;
     return gather(op);
   }
@@ -178,9 +181,10 @@ class Group {
   template <typename T>
   Ticket scatter(std::span<const T> input, std::span<T> output, std::int32_t root,
                  std::span<const std::uint64_t> counts = {}) {
-    require(output.size() >= share_of(all_of(output.size(), counts), counts));
-    if (info().rank == root) require(input.size() >= all_of(output.size(), counts));
-    tern_op op = op_of(input.data(), output.data(), all_of(output.size(), counts), counts);
+    const std::uint64_t all = all_of(output.size(), counts);
+    detail::require_room("output", output.size(), share_of(all, counts));
+    if (info().rank == root) detail::require_room("input", input.size(), all);
+    tern_op op = op_of(input.data(), output.data(), all, counts);
     op.root = root;
     return scatter(op);
   }
@@ -192,9 +196,14 @@ class Group {
   Ticket all_to_all(std::span<const T> input, std::span<T> output,
                     std::span<const std::uint64_t> counts = {},
                     std::span<const std::uint64_t> receive_counts = {}) {
-    require(counts.empty()
-                ? output.size() >= input.size()
-                : input.size() >= sum_of(counts) && output.size() >= sum_of(receive_counts));
+    if (counts.empty()) {
+      detail::require_room("output", output.size(), input.size());
+    } else {
+      require_one_each("counts", counts, info());
+      require_one_each("receive_counts", receive_counts, info());
+      detail::require_room("input", input.size(), sum_of(counts));
+      detail::require_room("output", output.size(), sum_of(receive_counts));
+    }
     tern_op op = op_of(input.data(), output.data(), counts.empty() ? input.size() : 0, counts);
     op.receive_counts = receive_counts.empty() ? nullptr : receive_counts.data();
     return all_to_all(op);
@@ -277,8 +286,17 @@ class Group {
     op.counts = counts.empty() ? nullptr : counts.data();
     return op;
   }
-  static void require(bool fits) {
-    if (!fits) throw Failure(TERN_ERR_INVALID_ARGUMENT, "a span is shorter than the rank's part");
+  static void require_one_each(const char* what, std::span<const std::uint64_t> counts,
+                               const tern_group_info& group) {
+    if (counts.size() == static_cast<std::size_t>(group.size)) return;
+    detail::refuse(std::string(what) + " has " + std::to_string(counts.size()) +
+                   " elements, and the group " + std::to_string(group.size) +
+                   " ranks: give one for each rank");
+  }
+  // With counts: the library would take 0 elements in all for as many as the counts add up to.
+  static void require_all_of(const char* what, std::uint64_t has,
+                             std::span<const std::uint64_t> counts) {
+    if (!counts.empty()) detail::require_room(what, has, sum_of(counts));
   }
   static std::uint64_t sum_of(std::span<const std::uint64_t> counts) noexcept {
     return std::accumulate(counts.begin(), counts.end(), std::uint64_t{0});
@@ -286,9 +304,9 @@ class Group {
   // Of so many elements in all.
   std::uint64_t share_of(std::uint64_t all, std::span<const std::uint64_t> counts) const {
     const tern_group_info group = info();
-    const auto rank = static_cast<std::size_t>(group.rank);
     if (counts.empty()) return all / static_cast<std::uint64_t>(group.size);
-    return rank < counts.size() ? counts[rank] : 0;
+    require_one_each("counts", counts, group);
+    return counts[static_cast<std::size_t>(group.rank)];
   }
   // Elements in all, where this rank's share has so many.
   std::uint64_t all_of(std::uint64_t share, std::span<const std::uint64_t> counts) const {
