@@ -101,6 +101,14 @@ class WrapperOfThree : public ::testing::Test {
     return "the span of the " + what + " has " + std::to_string(has) +
            " elements, and the operation uses " + std::to_string(used) + ": give a longer one";
   }
+  static constexpr const char* kOfAnotherType =
+      "the spans have elements of f32, and f64 was declared: give spans of the declared type";
+  static tern_push_pull_options model() {
+    tern_push_pull_options options = TERN_PUSH_PULL_OPTIONS_INIT;
+    options.name = "model";
+    options.count = 11;
+    return options;
+  }
 
   using Counts = std::vector<std::uint64_t>;
   using In = std::span<const float>;
@@ -111,6 +119,50 @@ class WrapperOfThree : public ::testing::Test {
   std::span<float> memory = client.allocate<float>(64);
   std::span<float> more = client.allocate<float>(64);
 };
+
+TEST_F(WrapperOfThree, PushAndPullNeedTheWholeModelAndTheOwnShard) {
+  PushPull server = group.declare(model());
+  ASSERT_EQ(server.shard(1).count, 4u);
+  const auto push = [&](std::size_t gradient, std::size_t shard) {
+    return [=, this, &server] {
+      return server.push<float>(memory.first(gradient), more.first(shard));
+    };
+  };
+  const auto pull = [&](std::size_t difference, std::size_t all) {
+    return [=, this, &server] {
+      return server.pull<float>(memory.first(difference), more.first(all));
+    };
+  };
+  EXPECT_EQ(refusal(push(10, 4)), too_short("gradient", 10, 11));
+  EXPECT_EQ(refusal(push(11, 3)), too_short("shard", 3, 4));
+  EXPECT_EQ(refusal(pull(3, 11)), too_short("difference", 3, 4));
+  EXPECT_EQ(refusal(pull(4, 5)), too_short("differences of all shards", 5, 11));
+  EXPECT_EQ(refusal([&] { return server.push<float>(memory.first(11), {}); }),
+            too_short("shard", 0, 4));
+  expect_taken(push(11, 4)());
+  expect_taken(pull(4, 11)());
+  expect_taken(server.push<float>(memory.first(11), memory.subspan(4, 4)));
+  expect_taken(server.pull<float>(memory.subspan(4, 4), memory.first(11)));
+}
+
+TEST_F(WrapperOfThree, PushAndPullNeedTheDeclaredType) {
+  tern_push_pull_options options = model();
+  options.dtype = TERN_F64;
+  PushPull server = group.declare(options);
+  EXPECT_EQ(refusal([&] { return server.push<float>(memory.first(11), more.first(4)); }),
+            kOfAnotherType);
+  EXPECT_EQ(refusal([&] { return server.pull<float>(memory.first(4), more.first(11)); }),
+            kOfAnotherType);
+}
+
+// Who owns nothing gives no shard.
+TEST_F(WrapperOfThree, ARankThatOwnsNothingGivesAnEmptyShard) {
+  tern_push_pull_options options = model();
+  options.server = 2;
+  PushPull server = group.declare(options);
+  expect_taken(server.push<float>(memory.first(11), {}));
+  expect_taken(server.pull<float>({}, memory.first(11)));
+}
 
 TEST_F(WrapperOfThree, SharesNeedACountForEachRank) {
   const In input = memory;

@@ -6,6 +6,7 @@
 #include <complex>
 #include <cstddef>
 #include <cstdint>
+#include <iterator>
 #include <memory>
 #include <span>
 #include <stdexcept>
@@ -88,6 +89,12 @@ struct GroupOwner {
 };
 using GroupHandle = std::shared_ptr<GroupOwner>;
 
+// What the spans of operations must agree with.
+struct Declared {
+  std::uint64_t count;
+  tern_dtype dtype;
+};
+
 struct TensorOwner {
   TensorOwner(GroupHandle g, tern_tensor* t) noexcept : group(std::move(g)), tensor(t) {}
   TensorOwner(const TensorOwner&) = delete;
@@ -98,12 +105,15 @@ struct TensorOwner {
 };
 
 struct PushPullOwner {
-  PushPullOwner(GroupHandle g, tern_push_pull* p) noexcept : group(std::move(g)), push_pull(p) {}
+  PushPullOwner(GroupHandle g, tern_push_pull* p, const tern_push_pull_options& options) noexcept
+      : group(std::move(g)), push_pull(p), declared{options.count, options.dtype} {}
   PushPullOwner(const PushPullOwner&) = delete;
   PushPullOwner& operator=(const PushPullOwner&) = delete;
   ~PushPullOwner() { (void)tern_push_pull_release(push_pull); }
   GroupHandle group;
   tern_push_pull* push_pull;
+  Declared declared;
+  std::uint64_t own_count = 0;  // of this rank's shard
 };
 
 // ---- The library sees no lengths of spans, and these throw where one does not fit.
@@ -116,6 +126,21 @@ inline void require_room(const char* what, std::uint64_t has, std::uint64_t used
   if (has >= used) return;
   refuse("the span of the " + std::string(what) + " has " + std::to_string(has) +
          " elements, and the operation uses " + std::to_string(used) + ": give a longer one");
+}
+
+inline std::string name_of(tern_dtype dtype) {
+  static constexpr const char* kNames[] = {"f32", "f64",  "f16", "bf16", "i64",      "i32",
+                                           "u8",  "bool", "i8",  "i16",  "fp8_e4m3", "fp8_e5m2",
+                                           "c64", "c128", "u16", "u32",  "u64"};
+  const auto number = static_cast<std::size_t>(dtype);
+  return number < std::size(kNames) ? kNames[number] : "type " + std::to_string(number);
+}
+
+template <typename T>
+void require_dtype(const Declared& declared) {
+  if (dtype_of<T>() == declared.dtype) return;
+  refuse("the spans have elements of " + name_of(dtype_of<T>()) + ", and " +
+         name_of(declared.dtype) + " was declared: give spans of the declared type");
 }
 
 }  // namespace detail
@@ -225,16 +250,24 @@ class PushPull {
     return shard;
   }
 
-  // `shard` becomes the reduction of all ranks' gradients, of this rank's own shard.
+  // `shard` becomes the reduction of all ranks' gradients, of this rank's own shard. It may be its
+  // own place in the gradient. A rank that owns nothing gives an empty one.
   template <typename T>
   Ticket push(std::span<const T> gradient, std::span<T> shard) {
+    detail::require_dtype<T>(owner_->declared);
+    detail::require_room("gradient", gradient.size(), owner_->declared.count);
+    detail::require_room("shard", shard.size(), owner_->own_count);
     tern_ticket ticket = 0;
     throw_if_failed(tern_push(get(), gradient.data(), shard.data(), &ticket));
     return Ticket(owner_->group, ticket);
   }
-  // `all` becomes the differences of all shards.
+  // `all` becomes the differences of all shards. The difference, which is this rank's own shard's,
+  // may be its own place there. A rank that owns nothing gives an empty one.
   template <typename T>
   Ticket pull(std::span<const T> difference, std::span<T> all) {
+    detail::require_dtype<T>(owner_->declared);
+    detail::require_room("difference", difference.size(), owner_->own_count);
+    detail::require_room("differences of all shards", all.size(), owner_->declared.count);
     tern_ticket ticket = 0;
     throw_if_failed(tern_pull(get(), difference.data(), all.data(), &ticket));
     return Ticket(owner_->group, ticket);

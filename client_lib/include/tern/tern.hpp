@@ -99,7 +99,10 @@ class Group {
   PushPull declare(const tern_push_pull_options& options) {
     tern_push_pull* push_pull = nullptr;
     throw_if_failed(tern_push_pull_declare(get(), &options, &push_pull));
-    return PushPull(std::make_shared<detail::PushPullOwner>(owner_, push_pull));
+    const auto owner = std::make_shared<detail::PushPullOwner>(owner_, push_pull, options);
+    std::uint64_t begin = 0;
+    throw_if_failed(tern_push_pull_get_shard(push_pull, info().rank, &begin, &owner->own_count));
+    return PushPull(owner);
   }
 
   // In place, on memory that stays valid until the ticket ends.
