@@ -81,7 +81,9 @@ TEST(Wrapper, HandlesMayEndInAnyOrder) {
 // the test's own. The fake daemon holds the ops.
 class WrapperOfThree : public ::testing::Test {
  protected:
-  WrapperOfThree() : client(options_for(daemon)) { daemon.set_ops(Ops::hold); }
+  explicit WrapperOfThree(FakeOptions options = {}) : daemon(options), client(options_for(daemon)) {
+    daemon.set_ops(Ops::hold);
+  }
 
   // The text of the failure.
   static std::string refusal(const std::function<Ticket()>& submit) {
@@ -100,6 +102,10 @@ class WrapperOfThree : public ::testing::Test {
   static std::string too_short(const std::string& what, int has, int used) {
     return "the span of the " + what + " has " + std::to_string(has) +
            " elements, and the operation uses " + std::to_string(used) + ": give a longer one";
+  }
+  static std::string of_another_count(int has) {
+    return "the span has " + std::to_string(has) +
+           " elements, and the tensor was declared with 8: give a span of so many";
   }
   static constexpr const char* kOfAnotherType =
       "the spans have elements of f32, and f64 was declared: give spans of the declared type";
@@ -164,6 +170,31 @@ TEST_F(WrapperOfThree, ARankThatOwnsNothingGivesAnEmptyShard) {
   expect_taken(server.pull<float>({}, memory.first(11)));
 }
 
+TEST_F(WrapperOfThree, AnAllReduceOnATensorNeedsTheDeclaredElements) {
+  Tensor doubles = group.declare<double>("doubles", 8);
+  Tensor floats = group.declare<float>("floats", 8);
+  Batch batch;
+  struct Case {
+    const Tensor& tensor;
+    std::size_t count;
+    std::string text;
+  };
+  for (const Case& one :
+       {Case{doubles, 8, kOfAnotherType},
+        // The library would take it for the declared count.
+        Case{floats, 0, of_another_count(0)}, Case{floats, 7, of_another_count(7)}}) {
+    EXPECT_EQ(refusal([&] { return group.all_reduce(one.tensor, memory.first(one.count)); }),
+              one.text);
+    EXPECT_EQ(refusal([&] {
+                batch.add_all_reduce(one.tensor, memory.first(one.count));
+                return group.submit(batch);
+              }),
+              one.text);
+    EXPECT_EQ(batch.size(), 0u);
+  }
+  expect_taken(group.all_reduce(floats, memory.first(8)));
+}
+
 TEST_F(WrapperOfThree, SharesNeedACountForEachRank) {
   const In input = memory;
   for (const Counts& counts : {Counts{2}, Counts{2, 3}, Counts{2, 3, 4, 0}}) {
@@ -204,6 +235,25 @@ TEST_F(WrapperOfThree, WithCountsTheSpansNeedWhatTheyAddUpTo) {
       too_short("input", 8, 9));
   EXPECT_EQ(refusal([&] { return group.all_to_all<float>(memory.first(8), more, counts, counts); }),
             too_short("input", 8, 9));
+}
+
+class WrapperOfBlocks : public WrapperOfThree {
+ protected:
+  WrapperOfBlocks() : WrapperOfThree({.blocks = true}) {}
+};
+
+// Its memory is slots, of other lengths than the elements have.
+TEST_F(WrapperOfBlocks, ATensorWithBlocksTakesNoElements) {
+  tern_tensor_options options = TERN_TENSOR_OPTIONS_INIT;
+  options.name = "gradient";
+  options.count = 8;
+  options.role = TERN_GRADIENT;
+  options.client_blocks = 1;
+  const Tensor tensor = group.declare(options);
+  EXPECT_EQ(refusal([&] { return group.all_reduce(tensor, memory.first(8)); }),
+            "the tensor has client_blocks: use tern::Blocks, or a tern_op on its slots");
+  Batch batch;
+  EXPECT_THROW(batch.add_all_reduce(tensor, memory.first(8)), Failure);
 }
 
 }  // namespace

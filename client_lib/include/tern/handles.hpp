@@ -96,12 +96,18 @@ struct Declared {
 };
 
 struct TensorOwner {
-  TensorOwner(GroupHandle g, tern_tensor* t) noexcept : group(std::move(g)), tensor(t) {}
+  TensorOwner(GroupHandle g, tern_tensor* t, const tern_tensor_options& options) noexcept
+      : group(std::move(g)),
+        tensor(t),
+        declared{options.count, options.dtype},
+        has_blocks(options.client_blocks != 0) {}
   TensorOwner(const TensorOwner&) = delete;
   TensorOwner& operator=(const TensorOwner&) = delete;
   ~TensorOwner() { (void)tern_tensor_release(tensor); }
   GroupHandle group;
   tern_tensor* tensor;
+  Declared declared;
+  bool has_blocks;
 };
 
 struct PushPullOwner {
@@ -228,6 +234,25 @@ class Tensor {
     return stats;
   }
   tern_tensor* get() const noexcept { return owner_->tensor; }
+
+  // Throws unless the span has the declared elements: so many, and of this type.
+  template <typename T>
+  void require_elements(std::span<T> values) const {
+    const detail::Declared& declared = owner_->declared;
+    detail::require_dtype<T>(declared);
+    if (values.size() == declared.count) return;
+    detail::refuse("the span has " + std::to_string(values.size()) +
+                   " elements, and the tensor was declared with " + std::to_string(declared.count) +
+                   ": give a span of so many");
+  }
+  // Throws too if the tensor has client_blocks: its operations use slots, which may be longer.
+  template <typename T>
+  void require_operands(std::span<T> values) const {
+    if (owner_->has_blocks) {
+      detail::refuse("the tensor has client_blocks: use tern::Blocks, or a tern_op on its slots");
+    }
+    require_elements(values);
+  }
 
  private:
   std::shared_ptr<detail::TensorOwner> owner_;

@@ -10,6 +10,9 @@
 // Every handle keeps alive the handles that it needs, so handles may be destroyed in any order. A
 // group is left when its last Group, Tensor and Ticket are gone. The client disconnects when the
 // last handle is gone.
+//
+// An operation on spans throws TERN_ERR_INVALID_ARGUMENT where it would read or write past the end
+// of one. An operation on a tern_op goes by the pointers there, as in C.
 #ifndef TERN_TERN_HPP
 #define TERN_TERN_HPP
 
@@ -52,6 +55,7 @@ class Batch {
   template <typename T>
   Batch& add_all_reduce(const Tensor& tensor, std::span<T> values,
                         tern_reduction reduction = TERN_SUM) {
+    tensor.require_operands(values);
     add_all_reduce(values, reduction);
     ops_.back().op.tensor = tensor.get();
     return *this;
@@ -93,7 +97,7 @@ class Group {
   Tensor declare(const tern_tensor_options& options) {
     tern_tensor* tensor = nullptr;
     throw_if_failed(tern_tensor_declare(get(), &options, &tensor));
-    return Tensor(std::make_shared<detail::TensorOwner>(owner_, tensor));
+    return Tensor(std::make_shared<detail::TensorOwner>(owner_, tensor, options));
   }
 
   PushPull declare(const tern_push_pull_options& options) {
@@ -109,6 +113,7 @@ class Group {
   template <typename T>
   Ticket all_reduce(const Tensor& tensor, std::span<T> values,
                     tern_reduction reduction = TERN_SUM) {
+    tensor.require_operands(values);
     tern_op op = op_on(values);
     op.tensor = tensor.get();
     op.reduction = reduction;
