@@ -217,7 +217,8 @@ void FakeDaemon::answer_normally(Session& session, const shm::PacketHeader& head
       return send(session.socket, declared);
     }
     case PacketKind::tensor_blocks:
-      return send(session.socket, blocks_reply(request, options_.block_elements, options_.tunes));
+      return send(session.socket, blocks_reply(request, options_.block_elements, options_.tunes,
+                                               options_.tunes ? "raw" : options_.block_recipe));
     case PacketKind::tensor_recipes:
       return send(session.socket, recipes_reply(request, options_.recipes));
     case PacketKind::tensor_stats:

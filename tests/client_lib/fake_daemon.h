@@ -37,6 +37,7 @@ struct FakeOptions {
   bool tunes = false;    // and chooses their recipe
   bool devices = false;  // it takes device_report
   std::uint64_t block_elements = 256;
+  std::string block_recipe = "ef(3lc:s=1,scale=4096)";     // where it does not tune
   std::vector<std::string> recipes = {"raw", "ef(bf16)"};  // that it chooses among
   std::uint64_t last_common_op = 0;
 

@@ -23,14 +23,14 @@ inline shm::TensorStatsPacket stats_reply(std::uint64_t request) {
 }
 
 inline shm::TensorBlocksPacket blocks_reply(std::uint64_t request, std::uint64_t chunk_elements,
-                                            bool tunes) {
+                                            bool tunes, const std::string& recipe) {
   auto blocks =
       shm::make_packet<shm::TensorBlocksPacket>(shm::PacketKind::tensor_blocks_reply, request);
   blocks.chunk_elements = chunk_elements;
   blocks.seed = 7;
   blocks.most_block_bytes = 900;
   blocks.is_tuned = tunes ? 1 : 0;
-  std::strcpy(blocks.recipe, tunes ? "raw" : "ef(3lc:s=1,scale=4096)");
+  recipe.copy(blocks.recipe, sizeof blocks.recipe - 1);
   return blocks;
 }
 

@@ -32,6 +32,7 @@ class Blocks {
   // In place. The values stay valid until wait() has returned true, or thrown.
   template <typename T>
   void all_reduce(std::span<T> values, tern_reduction reduction = TERN_SUM) {
+    tensor_.require_elements(values);
     tern_op op = TERN_OP_INIT;
     op.input = op.output = values.data();
     op.reduction = reduction;
