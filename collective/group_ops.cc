@@ -133,10 +133,10 @@ GroupOps::SubmitResult GroupOps::on_submit(const Submission& submission, OpId& i
     return SubmitResult::duplicate;
   }
   if (id == kNoSlot || ops_[id].submitted == 0) {
-    if (local_ops_ >= shape_.max_ops_in_flight) return SubmitResult::too_many;
+    if (counts_.in_flight >= shape_.max_ops_in_flight) return SubmitResult::too_many;
     if (id == kNoSlot) id = ops_.create(key);
     if (id == kNoSlot) return SubmitResult::too_many;
-    ++local_ops_;
+    ++counts_.in_flight;
     ops_[id].first_submit_ns = submission.now_ns;
     ops_[id].priority = submission.priority;
   }

@@ -108,6 +108,7 @@ class GroupOps {
   // The chunks of a failed op that were parked and will not be finished.
   std::span<const std::uint32_t> parked_indices(OpId op) const noexcept { return legs_.parked(op); }
   const GroupShape& shape() const noexcept { return shape_; }
+  const OpTable& table() const noexcept { return ops_; }
   std::uint32_t nodes() const noexcept { return shape_.nodes(); }
   const Op& op(OpId id) const noexcept { return ops_[id]; }
   OpId find(const OpKey& key) const noexcept { return ops_.find(key); }
@@ -116,18 +117,17 @@ class GroupOps {
     return legs_.chunk_number(ops_[legs_.op_of(chunk)], chunk);
   }
   ChunkId chunk_slot(OpId op, std::uint32_t index) const noexcept { return legs_.slot(op, index); }
-  std::uint32_t ops_in_flight() const noexcept { return local_ops_; }
-  std::uint32_t live_ops() const noexcept { return ops_.live(); }
-  // Nothing is under way: ops that live have failed, and wait for ranks that may ask for them.
-  bool idle() const noexcept { return ops_.live() == remembered_; }
-  std::uint64_t counted_completed() const noexcept { return completed_; }
+  // Those of this node's ranks.
+  struct Counts {
+    std::uint32_t in_flight = 0;
+    std::uint64_t completed = 0;  // of those that count
+  };
+  const Counts& counts() const noexcept { return counts_; }
   bool ended() const noexcept { return departures_.ended(); }
   const Departures& departures() const noexcept { return departures_; }
   // Ranks that have not submitted op: exact for this node, of another as it has told last. Returns
   // how many; writes at most out.size().
   std::size_t missing_ranks(OpId op, std::span<std::uint32_t> out) const noexcept;
-  std::uint32_t slots() const noexcept { return ops_.slots(); }
-  bool in_use(OpId id) const noexcept { return ops_.in_use(id); }
 
  private:
   bool agrees(OpId id, const wire::AnnounceBody& body);
@@ -146,9 +146,7 @@ class GroupOps {
   PairTables pairs_;
   Schedule schedule_;
   Departures departures_;
-  std::uint32_t local_ops_ = 0;
-  std::uint32_t remembered_ = 0;  // ops
-  std::uint64_t completed_ = 0;
+  Counts counts_;
 };
 
 }  // namespace tern::collective

@@ -124,11 +124,10 @@ void GroupOps::release(OpId id) {
       departures_.others_may_come(op.submitted, shape_.local_ranks())) {
     // It stays until all local ranks have come to it, or to a later use of the tensor.
     op.completing = false;
-    op.remembered = true;
-    ++remembered_;
+    ops_.remember(id);
   } else {
-    if (op.submitted != 0) --local_ops_;
-    if (!op.failed && shape_.counts(op.key.tensor, op.key.sequence)) ++completed_;
+    if (op.submitted != 0) --counts_.in_flight;
+    if (!op.failed && shape_.counts(op.key.tensor, op.key.sequence)) ++counts_.completed;
     shares_.give(op.share_begins);
     pairs_.give(op.pairs);
     ops_.remove(id);

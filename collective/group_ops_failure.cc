@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cstdio>
-#include <utility>
 
 #include "collective/group_ops.h"
 #include "collective/op_sets.h"
@@ -28,14 +27,14 @@ void GroupOps::fail(OpId id, const Failure& failure) {
 }
 
 void GroupOps::complete_failed(OpId id) {
-  remembered_ -= std::exchange(ops_[id].remembered, false) ? 1 : 0;
+  ops_.recall(id);
   schedule_.complete(id);
 }
 
 // A rank submits a tensor's uses in their order: who has submitted one will not submit an earlier
 // one.
 void GroupOps::forget_failed(std::uint64_t tensor, std::uint64_t below) {
-  if (remembered_ == 0) return;
+  if (ops_.remembered() == 0) return;
   for (const OpId id : ops_.uses(tensor)) {
     if (ops_[id].remembered && ops_[id].key.sequence < below) complete_failed(id);
   }

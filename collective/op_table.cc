@@ -51,6 +51,15 @@ void OpTable::remove(OpId id) {
   --live_;
 }
 
+void OpTable::remember(OpId id) noexcept {
+  remembered_ += ops_[id].remembered ? 0 : 1;
+  ops_[id].remembered = true;
+}
+
+void OpTable::recall(OpId id) noexcept {
+  remembered_ -= std::exchange(ops_[id].remembered, false) ? 1 : 0;
+}
+
 OpId OpTable::find(const OpKey& key) const noexcept {
   const auto found = by_tensor_.find(key.tensor);
   if (found == by_tensor_.end()) return kNoSlot;

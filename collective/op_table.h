@@ -31,6 +31,12 @@ class OpTable {
   std::uint32_t slots() const noexcept { return static_cast<std::uint32_t>(ops_.size()); }
   bool in_use(OpId id) const noexcept { return used_[id]; }
   std::uint32_t live() const noexcept { return live_; }
+  // An op that has failed stays for those who may still ask for it, until it is recalled.
+  void remember(OpId id) noexcept;
+  void recall(OpId id) noexcept;
+  std::uint32_t remembered() const noexcept { return remembered_; }
+  // Nothing is under way.
+  bool idle() const noexcept { return live_ == remembered_; }
   OpId find(const OpKey& key) const noexcept;
 
   // All local ranks have submitted the op of this key.
@@ -74,6 +80,7 @@ class OpTable {
   std::size_t oldest_dropped_ = 0;
   std::uint64_t next_order_ = 0;
   std::uint32_t live_ = 0;
+  std::uint32_t remembered_ = 0;
 };
 
 }  // namespace tern::collective

@@ -30,7 +30,7 @@ class Announcements {
     Verifier& verifier;
   };
   Announcements(GroupCore& core, const Partners& partners)
-      : core_(core), partners_(partners), values_(core.setup().shape, core.ops().slots()) {}
+      : core_(core), partners_(partners), values_(core.setup().shape, core.ops().table().slots()) {}
   const EagerInputs& values() const noexcept { return values_; }
 
   // ---- Actions, and what follows when their blocks are done ----

@@ -20,7 +20,7 @@ class CopyWatch final : public collective::InputGate {
   // Everything given outlives this.
   explicit CopyWatch(GroupCore& core) : core_(core) {
     const collective::GroupShape& shape = core.setup().shape;
-    arriving_.reserve(core.ops().slots() * shape.ranks[shape.node].size());
+    arriving_.reserve(core.ops().table().slots() * shape.ranks[shape.node].size());
   }
 
   struct Rank {

@@ -12,7 +12,7 @@ GroupCore::GroupCore(GroupSetup setup, MemoryOwner& owner)
     : setup_(std::move(setup)),
       owner_(owner),
       ops_(setup_.shape),
-      lane_ops_(ops_.slots(), static_cast<std::uint32_t>(setup_.local_clients.size())),
+      lane_ops_(ops_.table().slots(), static_cast<std::uint32_t>(setup_.local_clients.size())),
       peers_(ops_.nodes(), nullptr),
       renewed_features_(ops_.nodes(), 0) {}
 
@@ -140,7 +140,7 @@ void GroupCore::send_to_all(const BlockFrame& frame) {
 
 bool GroupCore::unpin(OpId op) noexcept {
   TERN_CHECK(lane_ops_[op].pins > 0);
-  return --lane_ops_[op].pins == 0 && ops_.in_use(op) && ops_.op(op).completing;
+  return --lane_ops_[op].pins == 0 && ops_.table().in_use(op) && ops_.op(op).completing;
 }
 
 void GroupCore::tell_submitted(const collective::Action& action) {
@@ -157,8 +157,8 @@ void GroupCore::tell_submitted(const collective::Action& action) {
 }
 
 bool GroupCore::uses(const Region& region) const noexcept {
-  for (collective::OpId op = 0; op < ops_.slots(); ++op) {
-    if (!ops_.in_use(op)) continue;
+  for (collective::OpId op = 0; op < ops_.table().slots(); ++op) {
+    if (!ops_.table().in_use(op)) continue;
     for (const OpRank& rank : lane_ops_.ranks(op)) {
       const bool names = rank.input.region == &region || rank.output.region == &region;
       if (names && rank.present && !rank.told) return true;

@@ -39,7 +39,7 @@ LaneGroup::LaneGroup(GroupSetup setup)
       tuning_(core_, codec_.values(), *this),
       reduce_(core_, tuning_, path_, announcements_.values()),
       results_(core_, {tuning_, path_, reduce_, verifier_}),
-      verifier_(core_.setup().shape, core_.setup().size, core_.ops().slots()),
+      verifier_(core_.setup().shape, core_.setup().size, core_.ops().table().slots()),
       upkeep_(core_.ops(), core_.lane_ops()),
       ledger_(core_, codec_.blocks(), tuning_, *this),
       rates_(core_.nodes()),
@@ -63,7 +63,9 @@ bool LaneGroup::uses_client(const LaneClient& client) const { return clients_.ha
 
 void LaneGroup::forget(const LaneClient& client) { clients_.forget(client); }
 
-bool LaneGroup::is_live() const { return !core_.ops().idle() || !point_to_point_.mailbox().idle(); }
+bool LaneGroup::is_live() const {
+  return !core_.ops().table().idle() || !point_to_point_.mailbox().idle();
+}
 
 bool LaneGroup::idle() const {
   return !is_live() && leaving_.empty() &&
@@ -171,9 +173,10 @@ void LaneGroup::cancel(const LaneClient& client, const shm::SubmitEntry& entry) 
   char text[64];
   std::snprintf(text, sizeof(text), "cancelled by rank %u", number);
   const collective::Failure cancelled{Errc::cancelled, number, text};
-  for (OpId op = 0; op < core_.ops().slots(); ++op) {
+  for (OpId op = 0; op < core_.ops().table().slots(); ++op) {
     const OpRank& rank = core_.lane_ops().ranks(op)[local_rank];
-    if (!core_.ops().in_use(op) || !rank.present || rank.told || rank.ticket != entry.ticket) {
+    if (!core_.ops().table().in_use(op) || !rank.present || rank.told ||
+        rank.ticket != entry.ticket) {
       continue;
     }
     return core_.ops().fail(op, cancelled);
@@ -361,7 +364,7 @@ bool LaneGroup::is_heard(OpId op) {
 void LaneGroup::finalize(OpId op) {
   if (is_heard(op)) tell_end(op);
   core_.ops().release(op);
-  if (core_.ops().in_use(op)) return;
+  if (core_.ops().table().in_use(op)) return;
   core_.lane_ops().clear(op);
   codec_.blocks().forget(op);
   tuning_.forget(op);

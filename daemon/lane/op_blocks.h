@@ -76,7 +76,7 @@ class OpBlocks {
 
   // Everything given outlives this.
   OpBlocks(const collective::GroupOps& ops, const LaneOps& lane_ops, const Identity& identity)
-      : ops_(ops), lane_ops_(lane_ops), identity_(identity), stats_(ops.slots()) {}
+      : ops_(ops), lane_ops_(lane_ops), identity_(identity), stats_(ops.table().slots()) {}
   // Before the first request.
   void attach(CodecRoom& room, TraceRing& trace, LaneCounters& counters, const Clock& clock);
 

@@ -30,15 +30,17 @@ class OpGauges {
 
   // ---- Thread: the lane's ----
   void publish(const collective::GroupOps& ops, const collective::Mailbox& mailbox) {
-    in_flight_.store(ops.ops_in_flight() + mailbox.in_flight(), std::memory_order_relaxed);
+    in_flight_.store(ops.counts().in_flight + mailbox.in_flight(), std::memory_order_relaxed);
     counted_in_flight_.store(counted(ops) + mailbox.in_flight(), std::memory_order_relaxed);
-    counted_completed_.store(ops.counted_completed() + mailbox.completed(),
+    counted_completed_.store(ops.counts().completed + mailbox.completed(),
                              std::memory_order_relaxed);
     std::array<WaitingOp, kRows> rows;
     std::size_t count = 0;
-    for (collective::OpId op = 0; op < ops.slots() && count < kRows && ops.live_ops() > 0; ++op) {
+    for (collective::OpId op = 0;
+         op < ops.table().slots() && count < kRows && ops.table().live() > 0; ++op) {
       const auto& waiting = ops.op(op);
-      if (!ops.in_use(op) || waiting.started || waiting.failed || waiting.submitted == 0) continue;
+      if (!ops.table().in_use(op) || waiting.started || waiting.failed || waiting.submitted == 0)
+        continue;
       WaitingOp& row = rows[count++];
       row.tensor = waiting.key.tensor;
       row.sequence = waiting.key.sequence;
@@ -66,10 +68,10 @@ class OpGauges {
   static constexpr std::size_t kRows = 16;
 
   static std::uint32_t counted(const collective::GroupOps& ops) {
-    if (ops.shape().lanes == 1 || ops.ops_in_flight() == 0) return ops.ops_in_flight();
+    if (ops.shape().lanes == 1 || ops.counts().in_flight == 0) return ops.counts().in_flight;
     std::uint32_t count = 0;
-    for (collective::OpId op = 0; op < ops.slots(); ++op) {
-      if (!ops.in_use(op) || ops.op(op).submitted == 0) continue;
+    for (collective::OpId op = 0; op < ops.table().slots(); ++op) {
+      if (!ops.table().in_use(op) || ops.op(op).submitted == 0) continue;
       const collective::OpKey& key = ops.op(op).key;
       count += ops.shape().counts(key.tensor, key.sequence) ? 1 : 0;
     }

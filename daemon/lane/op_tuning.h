@@ -35,8 +35,8 @@ class OpTuning {
       : core_(core),
         values_(values),
         group_(group),
-        choices_(core.ops().slots()),
-        candidates_(core.ops().slots(), core.nodes(), core.setup().shape.max_ops_in_flight,
+        choices_(core.ops().table().slots()),
+        candidates_(core.ops().table().slots(), core.nodes(), core.setup().shape.max_ops_in_flight,
                     tuner::kRaw) {}
 
   // ---- In the order of an op's life. Of ops that nothing is chosen for they do nothing. ----

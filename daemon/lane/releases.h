@@ -52,15 +52,15 @@ class Releases {
   };
 
   bool uses_rank(std::uint32_t local_rank) const noexcept {
-    for (collective::OpId op = 0; op < core_.ops().slots(); ++op) {
+    for (collective::OpId op = 0; op < core_.ops().table().slots(); ++op) {
       const OpRank& rank = core_.lane_ops().ranks(op)[local_rank];
-      if (core_.ops().in_use(op) && rank.present && !rank.told) return true;
+      if (core_.ops().table().in_use(op) && rank.present && !rank.told) return true;
     }
     return false;
   }
   bool uses_tensor(const TensorState* tensor) const noexcept {
-    for (collective::OpId op = 0; op < core_.ops().slots(); ++op) {
-      if (core_.ops().in_use(op) && core_.lane_op(op).tensor == tensor) return true;
+    for (collective::OpId op = 0; op < core_.ops().table().slots(); ++op) {
+      if (core_.ops().table().in_use(op) && core_.lane_op(op).tensor == tensor) return true;
     }
     return false;
   }

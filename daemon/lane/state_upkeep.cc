@@ -102,8 +102,8 @@ void StateUpkeep::mark_doubtful(OpId op) {
 }
 
 void StateUpkeep::mark_all_doubtful() {
-  for (OpId op = 0; op < ops_.slots(); ++op) {
-    if (ops_.in_use(op)) mark_doubtful(op);
+  for (OpId op = 0; op < ops_.table().slots(); ++op) {
+    if (ops_.table().in_use(op)) mark_doubtful(op);
   }
 }
 
@@ -122,10 +122,10 @@ bool StateUpkeep::take_lost(TensorState& tensor) noexcept {
 // ---- Checkpoints
 
 bool StateUpkeep::is_in_use(const TensorState& tensor) const {
-  for (OpId op = 0; op < ops_.slots(); ++op) {
+  for (OpId op = 0; op < ops_.table().slots(); ++op) {
     const collective::Op& one = ops_.op(op);
     const bool is_done = one.completing || one.remembered;
-    if (ops_.in_use(op) && !is_done && lane_ops_[op].tensor == &tensor) return true;
+    if (ops_.table().in_use(op) && !is_done && lane_ops_[op].tensor == &tensor) return true;
   }
   return false;
 }

@@ -10,8 +10,8 @@ namespace tern::daemon {
 namespace {
 
 constexpr std::size_t kMaxMessageBytes = 1 << 20;
-// Asked without end, a daemon would keep its answers for those that take none. The links of a source
-// share its part alike, and all links what there is.
+// Asked without end, a daemon would keep its answers for those that take none. The links of a
+// source share its part alike, and all links what there is.
 constexpr std::size_t kUnackedOfSource = 16 << 20;
 constexpr std::size_t kUnackedOfAll = 64 << 20;
 // Whoever begins messages and does not end them has their room. What joiners say is smaller.

@@ -155,7 +155,7 @@ TEST(GroupOpsFailure, ASubmissionOfRanksThatThereAreNotBreaksTheProtocol) {
   shape.ranks_of_node = {2, 2};
   GroupOpsNet net(shape, 1);
   EXPECT_FALSE(net.ops(0).on_submitted(1, kX, 0b100));
-  EXPECT_EQ(net.ops(0).live_ops(), 0u);
+  EXPECT_EQ(net.ops(0).table().live(), 0u);
 }
 
 TEST(GroupOpsFailure, ARankThatLeftFailsWhatWaitsForIt) {
@@ -188,7 +188,7 @@ TEST(GroupOpsFailure, LeavingFreesWhatWaitedForTheRank) {
   net.run();
   net.ops(1).fail(net.ops(1).find(kX), {Errc::cancelled, 2, "cancelled by rank 2"});
   net.run();
-  EXPECT_EQ(net.ops(0).live_ops(), 1u);
+  EXPECT_EQ(net.ops(0).table().live(), 1u);
   net.ops(0).on_rank_left(1);
   net.run();
   net.expect_clean();
@@ -219,14 +219,14 @@ class GroupOpsAbandoned : public Test {
 TEST_F(GroupOpsAbandoned, AnOpIsRememberedAndKeepsNobodyBusy) {
   abandon(kX);
   for (std::uint32_t node : {0u, 1u}) {
-    EXPECT_EQ(net.ops(node).live_ops(), 1u);
-    EXPECT_TRUE(net.ops(node).idle());
+    EXPECT_EQ(net.ops(node).table().live(), 1u);
+    EXPECT_TRUE(net.ops(node).table().idle());
   }
   ASSERT_TRUE(net.submit(1, kX, all_reduce_of(300)));
-  EXPECT_FALSE(net.ops(0).idle());
+  EXPECT_FALSE(net.ops(0).table().idle());
   net.run();
   EXPECT_EQ(net.outcome(1, kX).code, Errc::cancelled);
-  EXPECT_EQ(net.ops(0).live_ops(), 0u);
+  EXPECT_EQ(net.ops(0).table().live(), 0u);
 }
 
 TEST_F(GroupOpsAbandoned, AnOpIsForgottenAtALaterUseByAllRanks) {
@@ -259,7 +259,7 @@ TEST_F(GroupOpsAbandoned, ADroppedTensorsOpsAreNotHeardOfAgain) {
   net.ops(0).drop_tensor(kX.tensor);
   net.ops(1).fail(net.ops(1).find(kX), {Errc::cancelled, 2, "cancelled by rank 2"});
   net.run();
-  EXPECT_EQ(net.ops(0).live_ops(), 0u);
+  EXPECT_EQ(net.ops(0).table().live(), 0u);
   OpId op = kNoSlot;
   EXPECT_EQ(net.ops(0).on_submit({0, {kX.tensor, 5}, all_reduce_of(300)}, op),
             GroupOps::SubmitResult::duplicate);
@@ -297,7 +297,7 @@ TEST(GroupOpsFailure, ARankThatComesBetweenCompletionAndReleaseIsToldOnce) {
   ASSERT_EQ(ops.next(room).kind, ActionKind::complete);
   ops.on_submit({1, kX, all_reduce_of(4), 0, 1}, op);
   ops.release(op);
-  EXPECT_EQ(ops.live_ops(), 0u);
+  EXPECT_EQ(ops.table().live(), 0u);
   EXPECT_EQ(ops.next(room).kind, ActionKind::none);
 }
 
@@ -317,7 +317,7 @@ TEST(GroupOpsFailure, AnOpThatFailedBeforeAnybodyDescribedItHasThePlanOfItsFirst
   ASSERT_EQ(ops.next({4, 4, 4, 4}).kind, ActionKind::complete);
   EXPECT_EQ(ops.op(op).status, Errc::cancelled);
   ops.release(op);
-  EXPECT_EQ(ops.live_ops(), 0u);
+  EXPECT_EQ(ops.table().live(), 0u);
 }
 
 TEST(GroupOpsFailure, OthersFinishWhenANodeIsCutOffAndTheGroupEnds) {

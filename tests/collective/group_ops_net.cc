@@ -450,8 +450,8 @@ void GroupOpsNet::expect_clean() {
   for (std::uint32_t i = 0; i < nodes(); ++i) {
     const Node& node = nodes_[i];
     if (node.dead) continue;
-    EXPECT_EQ(node.ops->live_ops(), 0u) << "node " << i;
-    EXPECT_EQ(node.ops->ops_in_flight(), 0u) << "node " << i;
+    EXPECT_EQ(node.ops->table().live(), 0u) << "node " << i;
+    EXPECT_EQ(node.ops->counts().in_flight, 0u) << "node " << i;
     EXPECT_EQ(node.used.accumulators, 0u) << "node " << i;
     EXPECT_EQ(node.used.receive_slabs, 0u) << "node " << i;
     EXPECT_EQ(node.used.contributions, 0u) << "node " << i;

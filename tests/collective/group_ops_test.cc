@@ -32,7 +32,7 @@ TEST(GroupOps, AllReduceOfManyChunksCompletesOnAllRanks) {
     net.run();
     net.expect_all(kX, Errc::ok);
     net.expect_clean();
-    EXPECT_EQ(net.ops(0).counted_completed(), 1u);
+    EXPECT_EQ(net.ops(0).counts().completed, 1u);
   }
 }
 

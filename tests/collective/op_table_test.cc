@@ -42,6 +42,23 @@ TEST(OpTable, WhatHasEndedDoesNotComeBack) {
   EXPECT_EQ(ops.find_or_create({7, 5}), kNoSlot);
 }
 
+TEST(OpTable, IsIdleWhereAllThatLivesIsRemembered) {
+  OpTable ops(4, 2, 4);
+  EXPECT_TRUE(ops.idle());
+  const OpId one = ops.create({7, 0}), other = ops.create({7, 1});
+  ops.remember(one);
+  ops.remember(one);
+  EXPECT_FALSE(ops.idle());
+  ops.remember(other);
+  EXPECT_TRUE(ops.idle());
+  ops.recall(one);
+  ops.recall(one);
+  EXPECT_FALSE(ops.idle());
+  EXPECT_EQ(ops.remembered(), 1u);
+  ops.remove(one);
+  EXPECT_TRUE(ops.idle());
+}
+
 TEST(OpTable, ADroppedTensorsOpsDoNotComeBack) {
   OpTable ops(4, 2, 4);
   const OpId live = ops.create({7, 0});

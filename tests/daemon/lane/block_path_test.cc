@@ -66,8 +66,8 @@ class BlockPathTest : public ::testing::Test, protected BlockSink {
   }
 
   collective::GroupOps ops{shape()};
-  LaneOps lane_ops{ops.slots(), 2};
-  EagerInputs eager{shape(), ops.slots()};
+  LaneOps lane_ops{ops.table().slots(), 2};
+  EagerInputs eager{shape(), ops.table().slots()};
   BlockCodec codec{ops, lane_ops, eager, {}};
   HeldExecutor held;
   std::function<void()> then;  // once, when the next block is done

@@ -138,7 +138,7 @@ struct Node final : MemoryOwner, BlockSink, FrameSink, net::AcceptorSink {
         links(resources, transport, id_of(self), *this),
         acceptor(world.network, world.clock, {endpoint_of(self), {}}, *this),
         core(setup_of(shape, self), *this),
-        eager(core.setup().shape, core.ops().slots()),
+        eager(core.setup().shape, core.ops().table().slots()),
         known_features(shape.known_features),
         codec(core.ops(), core.lane_ops(), eager,
               {core.setup().number, core.setup().seed, core.setup().size}),
@@ -147,7 +147,7 @@ struct Node final : MemoryOwner, BlockSink, FrameSink, net::AcceptorSink {
         tuning(core, codec.values(), group),
         reduce(core, tuning, path, eager),
         verified(core.setup().shape),
-        verifier(verified, core.setup().size, core.ops().slots()),
+        verifier(verified, core.setup().size, core.ops().table().slots()),
         results(core, {tuning, path, reduce, verifier}),
         ledger(core, codec.blocks(), tuning, group) {
     core.attach(resources, links, job);

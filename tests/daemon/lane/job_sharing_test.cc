@@ -201,7 +201,7 @@ TEST_F(JobSharingTest, LinksAreFreeAgainWhenTheOthersRest) {
   round();
   ASSERT_GT(carrier(0).bound.value_or(0), 0u);
   second.end(Errc::group_left, "ended");
-  while (second.core().ops().live_ops() > 0) {
+  while (second.core().ops().table().live() > 0) {
     second.core().ops().release(
         lane_test::run_until(second.core().ops(), collective::ActionKind::complete).op);
   }

@@ -31,7 +31,10 @@ collective::GroupShape shape_of(std::uint32_t nodes) {
 class Rig {
  public:
   Rig(std::uint32_t nodes, const char* recipe, bool eager = false)
-      : ops(shape_of(nodes)), lane_ops(ops.slots(), 1), upkeep(ops, lane_ops), eager_(eager) {
+      : ops(shape_of(nodes)),
+        lane_ops(ops.table().slots(), 1),
+        upkeep(ops, lane_ops),
+        eager_(eager) {
     tensor.id = 8;  // an even one: lane 0 has the first round
     tensor.count = kCount;
     EXPECT_TRUE(codec::parse_recipe_quick(recipe, tensor.declared.recipe));

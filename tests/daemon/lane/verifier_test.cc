@@ -31,9 +31,9 @@ class Node {
   explicit Node(const collective::GroupShape& its_shape)
       : shape(its_shape),
         ops(shape),
-        lane_ops(ops.slots(), shape.local_ranks()),
+        lane_ops(ops.table().slots(), shape.local_ranks()),
         blocks(ops, lane_ops, {}),
-        verifier(shape, 3, ops.slots()),
+        verifier(shape, 3, ops.table().slots()),
         outputs(shape.local_ranks(), std::vector<float>(kCount)) {
     for (auto& output : outputs) {
       for (std::uint64_t i = 0; i < kCount; ++i) output[i] = static_cast<float>(i);

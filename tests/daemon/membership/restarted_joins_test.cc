@@ -49,6 +49,7 @@ TEST_F(RestartedJoins, TakeThePlaceOfTheOldDaemons) {
   EXPECT_EQ(last(kB, "refused"), nullptr) << "before it has proven itself";
   answer(kAgain, rejoin_of(kAgain, 1, 2));
   expect_refused(kB, Errc::peer_lost, "another daemon has joined from host22:7000");
+  tell_changed();
   EXPECT_EQ((*last(kAgain, "waiting"))["missing"], json::array({0}));
   EXPECT_EQ(links(), std::set<LinkRef>{kAgain});
   join(kA, 0, 2);
@@ -63,6 +64,7 @@ TEST_F(RestartedJoins, EndAllJoinsOfTheOldDaemon) {
   rejoin(1, 3);
   join(kA, 0, 3);
   EXPECT_EQ(last(kA, "members"), nullptr);
+  tell_changed();
   EXPECT_EQ((*last(kA, "waiting"))["missing"], json::array({2}));
   rejoin(2, 3);
   EXPECT_EQ(node_of_rank_1(), node_id(kAgain));
@@ -281,6 +283,7 @@ TEST_F(RestartedJoins, KeepTheirGroupWhenRoomIsMade) {
     coordinator_.learn(*mint_group_id("host11", 7000), kUser);
   }
   answer(kAgain, rejoin_of(kAgain, 1, 2));
+  tell_changed();
   EXPECT_NE(last(kAgain, "waiting"), nullptr);
 }
 
