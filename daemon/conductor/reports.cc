@@ -4,7 +4,9 @@
 
 #include <algorithm>
 #include <map>
+#include <optional>
 #include <set>
+#include <utility>
 
 #include "plan/plans.h"
 
@@ -336,38 +338,59 @@ nlohmann::json Reports::groups(const Scope& scope) const {
   return rows;
 }
 
-nlohmann::json Reports::tensors(const Scope& scope) const {
-  nlohmann::json rows = nlohmann::json::array();
-  for (const auto& [number, group] : of_.groups.all()) {
-    if (!scope.has(group->users)) continue;
-    for (const auto& [id, tensor] : group->tensors.all()) {
-      const TensorState& state = *tensor.state;
-      const TensorTotals totals = total(state);
-      rows.push_back({{"group", group->uid.substr(0, 8)},
-                      {"group_number", number},
-                      {"name", state.name},
-                      {"dtype", dtype_name(state.dtype)},
-                      {"count", state.count},
-                      {"role", role_name(state.role)},
-                      {"recipe", of_.tensors.recipe_text(state)},
-                      {"client_blocks", state.slots.has_value()},
-                      {"ops", totals.ops},
-                      {"bytes_raw", totals.bytes_raw},
-                      {"bytes_sent", totals.bytes_sent},
-                      {"ratio", totals.ratio()},
-                      {"residual_ratio", totals.residual_ratio()},
-                      {"encode_ms", ms(totals.encode_ns)},
-                      {"queue_ms", ms(totals.queue_ns)},
-                      {"wire_ms", ms(totals.wire_ns)},
-                      {"decode_ms", ms(totals.decode_ns)},
-                      {"wait_ms", ms(totals.wait_ns)},
-                      {"raw_fallbacks", totals.raw_fallbacks},
-                      {"state_bytes", state.state_bytes()},
-                      {"state_of", state_user(state)},
-                      {"resets", totals.resets}});
+nlohmann::json Reports::tensor_row(const MemberGroup& group, const TensorState& state) const {
+  const TensorTotals totals = total(state);
+  return {{"group", group.uid.substr(0, 8)},
+          {"group_number", group.number},
+          {"name", state.name},
+          {"dtype", dtype_name(state.dtype)},
+          {"count", state.count},
+          {"role", role_name(state.role)},
+          {"recipe", of_.tensors.recipe_text(state)},
+          {"client_blocks", state.slots.has_value()},
+          {"ops", totals.ops},
+          {"bytes_raw", totals.bytes_raw},
+          {"bytes_sent", totals.bytes_sent},
+          {"ratio", totals.ratio()},
+          {"residual_ratio", totals.residual_ratio()},
+          {"encode_ms", ms(totals.encode_ns)},
+          {"queue_ms", ms(totals.queue_ns)},
+          {"wire_ms", ms(totals.wire_ns)},
+          {"decode_ms", ms(totals.decode_ns)},
+          {"wait_ms", ms(totals.wait_ns)},
+          {"raw_fallbacks", totals.raw_fallbacks},
+          {"state_bytes", state.state_bytes()},
+          {"state_of", state_user(state)},
+          {"resets", totals.resets}};
+}
+
+RowSource Reports::tensors(const Scope& scope) const {
+  struct Last {
+    std::uint64_t group = 0;
+    std::optional<std::uint64_t> tensor;  // none: of the group nothing is listed yet
+  };
+  return [this, scope, last = Last()](nlohmann::json& rows) mutable {
+    const auto& groups = of_.groups.all();
+    auto at = groups.lower_bound(last.group);
+    std::size_t passed = 0;
+    while (at != groups.end() && rows.size() < kRowsOfCall && passed < kPassedOfCall) {
+      const MemberGroup& group = *at->second;
+      if (std::exchange(last.group, at->first) != at->first) last.tensor.reset();
+      const auto& tensors = group.tensors.all();
+      auto tensor = !scope.has(group.users) ? tensors.end()
+                    : last.tensor           ? tensors.upper_bound(*last.tensor)
+                                            : tensors.begin();
+      for (; tensor != tensors.end() && rows.size() < kRowsOfCall; ++tensor) {
+        rows.push_back(tensor_row(group, *tensor->second.state));
+        last.tensor = tensor->first;
+      }
+      if (tensor != tensors.end()) return true;
+      ++passed;
+      last = {at->first + 1, std::nullopt};
+      ++at;
     }
-  }
-  return rows;
+    return at != groups.end();
+  };
 }
 
 nlohmann::json Reports::counters() const {

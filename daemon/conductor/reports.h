@@ -14,6 +14,7 @@
 #include "daemon/conductor/outlets.h"
 #include "daemon/conductor/tensor_registry.h"
 #include "daemon/conductor/turn_watch.h"
+#include "daemon/control/row_source.h"
 #include "daemon/membership/control_links.h"
 #include "daemon/tuning/tuning.h"
 
@@ -44,7 +45,8 @@ class Reports {
   nlohmann::json clients(const Scope& scope) const;
   nlohmann::json peers() const;
   nlohmann::json groups(const Scope& scope) const;
-  nlohmann::json tensors(const Scope& scope) const;
+  // The source asks these reports.
+  RowSource tensors(const Scope& scope) const;
   nlohmann::json counters() const;
   // Numbers and ids of groups and tensors, and their names.
   nlohmann::json names() const;
@@ -61,6 +63,7 @@ class Reports {
   static nlohmann::json joining_row(const std::string& uid, const JoinSet& set);
   nlohmann::json group_row(const MemberGroup& group) const;
   nlohmann::json waiting_rows(const MemberGroup& group) const;
+  nlohmann::json tensor_row(const MemberGroup& group, const TensorState& state) const;
 
   Sources of_;
   std::vector<Lane*> lanes_;

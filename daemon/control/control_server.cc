@@ -97,6 +97,7 @@ class ControlServer::Impl : public std::enable_shared_from_this<ControlServer::I
     void act() {
       if (server_ == nullptr) return;
       if (!reply_.line.empty()) return send_some();
+      if (reply_.rows) return send_rows();
       if (input_.find('\n') == std::string::npos && !read_some()) return;
       if (const auto end = input_.find('\n'); end != std::string::npos) return answer(end + 1);
       if (input_.size() < kMaxControlRequestBytes) return wait_for(Socket::wait_read);
@@ -170,12 +171,25 @@ class ControlServer::Impl : public std::enable_shared_from_this<ControlServer::I
       if (count < 0 && errno != EAGAIN && errno != EINTR) return close();
       sent_bytes_ += static_cast<std::size_t>(std::max<ssize_t>(count, 0));
       if (sent_bytes_ < reply_.line.size()) return wait_for(Socket::wait_write);
+      if (reply_.rows) {
+        reply_.line.clear();
+        return server_->line_up(shared_from_this());
+      }
       if (reply_.close) return close();
       // The room of a large answer is given back while the client thinks.
       reply_ = {};
       give_time();
       if (input_.empty()) return wait_for(Socket::wait_read);
       server_->line_up(shared_from_this());
+    }
+
+    // When all that was made has been taken.
+    void send_rows() {
+      server_->handler_.at("control: rows");
+      go_on(reply_);
+      sent_bytes_ = 0;
+      if (reply_.line.empty() && reply_.rows) return server_->line_up(shared_from_this());
+      send_some();
     }
 
     void give_time() {

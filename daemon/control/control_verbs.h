@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "base/result.h"
+#include "daemon/control/row_source.h"
 
 namespace tern::daemon {
 
@@ -29,6 +30,12 @@ class ControlVerbs {
   // the server.
   virtual Result<nlohmann::json> handle(std::string_view verb, const nlohmann::json& args,
                                         const Credentials& credentials) = 0;
+
+  // What lists the answer to this verb piece by piece. Null: handle() has the answer, or says why
+  // there is none.
+  virtual RowSource rows(std::string_view /*verb*/, const Credentials& /*credentials*/) {
+    return nullptr;
+  }
 
   // What the server is at from now on, a literal: every handler of it begins so, and belongs to a
   // turn of the thread.

@@ -2,6 +2,7 @@
 
 #include <exception>
 #include <nlohmann/json.hpp>
+#include <utility>
 
 #include "daemon/control/foreign_json.h"
 #include "wire/versions.h"
@@ -74,10 +75,16 @@ ControlAnswer answer_request(std::string_view line, const Credentials& credentia
   const json args = args_at == request.end() ? json::object() : *args_at;
   if (!args.is_object()) return refuse(id, Errc::protocol_error, "\"args\" must be an object");
 
-  auto result = call(handler, verb_at->get_ref<const std::string&>(), args, credentials);
-  if (!result) return {error_line(id, result.error().code, result.error().text), false};
+  const std::string& verb = verb_at->get_ref<const std::string&>();
   json answer = envelope(id);
   answer["ok"] = true;
+  if (RowSource rows = handler.rows(verb, credentials)) {
+    std::string head = json_text(answer);
+    head.back() = ',';
+    return {head + R"("result":[)", false, std::move(rows)};
+  }
+  auto result = call(handler, verb, args, credentials);
+  if (!result) return {error_line(id, result.error().code, result.error().text), false};
   answer["result"] = *std::move(result);
   std::string text = line_of(answer);
   if (text.size() > max_answer_bytes) {
@@ -87,6 +94,27 @@ ControlAnswer answer_request(std::string_view line, const Credentials& credentia
             false};
   }
   return {std::move(text), false};
+}
+
+void go_on(ControlAnswer& answer) {
+  answer.line.clear();
+  json rows = json::array();
+  bool more = false;
+  try {
+    more = answer.rows(rows);
+  } catch (const std::exception&) {
+    // What has been sent of the line cannot be taken back.
+    answer.rows = nullptr;
+    answer.close = true;
+    return;
+  }
+  for (const json& row : rows) {
+    if (std::exchange(answer.has_rows, true)) answer.line += ',';
+    answer.line += json_text(row);
+  }
+  if (more) return;
+  answer.line += "]}\n";
+  answer.rows = nullptr;
 }
 
 }  // namespace tern::daemon

@@ -51,9 +51,7 @@ Result<nlohmann::json> Verbs::handle(std::string_view verb, const nlohmann::json
   if (verb == "clients") return conductor.reports().clients(scope);
   if (verb == "peers") return conductor.reports().peers();
   if (verb == "groups") return conductor.reports().groups(scope);
-  if (verb == "tensors") return conductor.reports().tensors(scope);
   if (verb == "counters") return conductor.reports().counters();
-  if (verb == "tuner") return sources_.tuning->report(scope);
   if (verb == "explain") return sources_.tuning->explain(text_argument(args, "tensor"), scope);
   if (verb == "policy") return policy(args);
   if (verb == "drain") return drain(args);
@@ -64,6 +62,16 @@ Result<nlohmann::json> Verbs::handle(std::string_view verb, const nlohmann::json
                           {"control", wire::kControlProtocol}};
   }
   return sources_.view->handle(verb, args);
+}
+
+// Lists that grow with the tensors of a user's jobs.
+RowSource Verbs::rows(std::string_view verb, const Credentials& credentials) {
+  if (verb != "tensors" && verb != "tuner") return nullptr;
+  const Access& access = *sources_.access;
+  if (!access.check(verb, credentials)) return nullptr;
+  const Scope scope = access.scope_of(credentials);
+  return verb == "tuner" ? sources_.tuning->report(scope)
+                         : sources_.conductor->reports().tensors(scope);
 }
 
 Result<nlohmann::json> Verbs::policy(const nlohmann::json& args) {

@@ -31,6 +31,7 @@ class Verbs final : public ControlVerbs {
 
   Result<nlohmann::json> handle(std::string_view verb, const nlohmann::json& args,
                                 const Credentials& credentials) override;
+  RowSource rows(std::string_view verb, const Credentials& credentials) override;
   void at(const char* step) override { sources_.conductor->turns().step(step); }
 
  private:

@@ -17,6 +17,7 @@
 #include "base/clock.h"
 #include "base/result.h"
 #include "daemon/access/scope.h"
+#include "daemon/control/row_source.h"
 #include "daemon/lane/lane_settings.h"
 #include "daemon/lane/shadow.h"
 #include "daemon/membership/member_group.h"
@@ -77,7 +78,8 @@ class Tuning {
 
   // ---- For the operator ----
   std::string choice_text(const TensorState& state) const;
-  nlohmann::json report(const Scope& scope) const;
+  // The source asks this.
+  RowSource report(const Scope& scope) const;
   // Others' tensors are unknown, as those that nobody has.
   Result<nlohmann::json> explain(const std::string& tensor, const Scope& scope) const;
   std::array<std::uint64_t, 5> counter_values() const;

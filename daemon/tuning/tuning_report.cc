@@ -1,11 +1,21 @@
 // What the operator sees of the tuner: docs/control-protocol.md describes every field.
 
 #include <algorithm>
+#include <string_view>
 
 #include "daemon/lane/lane.h"
 #include "daemon/tuning/tuning.h"
 
 namespace tern::daemon {
+namespace {
+
+// Whether the text is job/name. Very many tensors may be asked.
+bool is_path(std::string_view text, std::string_view job, std::string_view name) noexcept {
+  return text.size() == job.size() + 1 + name.size() && text.starts_with(job) &&
+         text[job.size()] == '/' && text.ends_with(name);
+}
+
+}  // namespace
 
 std::string Tuning::choice_text(const TensorState& state) const {
   const auto found = state.tuning ? tensors_.find(state.tuning->number()) : tensors_.end();
@@ -61,19 +71,24 @@ nlohmann::json Tuning::describe(std::uint64_t number, const Tuned& tuned, bool a
   return row;
 }
 
-nlohmann::json Tuning::report(const Scope& scope) const {
-  nlohmann::json rows = nlohmann::json::array();
-  for (const auto& [number, tuned] : tensors_) {
-    if (scope.has(tuned.users)) rows.push_back(describe(number, tuned, false));
-  }
-  return rows;
+RowSource Tuning::report(const Scope& scope) const {
+  return [this, scope, next = std::uint64_t{0}](nlohmann::json& rows) mutable {
+    auto at = tensors_.lower_bound(next);
+    for (std::size_t passed = 0; at != tensors_.end() && passed < kPassedOfCall; ++passed, ++at) {
+      if (rows.size() == kRowsOfCall) break;
+      const auto& [number, tuned] = *at;
+      if (scope.has(tuned.users)) rows.push_back(describe(number, tuned, false));
+      next = number + 1;
+    }
+    return at != tensors_.end();
+  };
 }
 
 Result<nlohmann::json> Tuning::explain(const std::string& tensor, const Scope& scope) const {
   nlohmann::json rows = nlohmann::json::array();
   for (const auto& [number, tuned] : tensors_) {
     if (!scope.has(tuned.users)) continue;
-    if (tuned.name == tensor || tuned.job + "/" + tuned.name == tensor) {
+    if (tuned.name == tensor || is_path(tensor, tuned.job, tuned.name)) {
       rows.push_back(describe(number, tuned, true));
     }
   }

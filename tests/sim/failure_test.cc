@@ -9,6 +9,7 @@
 #include <nlohmann/json.hpp>
 
 #include "cluster.h"
+#include "tests/daemon/control/all_rows.h"
 
 namespace tern::sim {
 namespace {
@@ -175,7 +176,7 @@ TEST(Failure, CancelFailsTheOpOnAllRanksAndOnAllLanes) {
 }
 
 nlohmann::json tensors_of(VirtualDaemon& node) {
-  return node.conductor->reports().tensors(daemon::Scope::of_all());
+  return daemon::all_rows(node.conductor->reports().tensors(daemon::Scope::of_all()));
 }
 
 // As of a step that is given up: rank 1 has not come to the op, and never will.

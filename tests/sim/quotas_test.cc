@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include "cluster.h"
+#include "tests/daemon/control/all_rows.h"
 
 namespace tern::sim {
 namespace {
@@ -350,10 +351,10 @@ TEST_F(Quotas, EachUserIsShownWhatIsHis) {
   EXPECT_EQ(conductor.reports().group_count(bob), 1u);
   EXPECT_EQ(conductor.reports().peer_count(alice), 1u);
   EXPECT_EQ(conductor.reports().peer_count(bob), 0u);
-  const auto bobs = conductor.reports().tensors(bob);
+  const auto bobs = daemon::all_rows(conductor.reports().tensors(bob));
   ASSERT_EQ(bobs.size(), 1u);
   EXPECT_EQ(bobs[0]["name"], "bobs");
-  EXPECT_EQ(conductor.reports().tensors(Scope::of_all()).size(), 2u);
+  EXPECT_EQ(daemon::all_rows(conductor.reports().tensors(Scope::of_all())).size(), 2u);
   // A failed group stays its owner's.
   world.close(a1);
   EXPECT_TRUE(

@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include "cluster.h"
+#include "tests/daemon/control/all_rows.h"
 #include "wire/frame.h"
 
 namespace tern::sim {
@@ -62,7 +63,7 @@ struct Epochs {
   std::uint64_t shown(std::size_t node) {
     daemon::Conductor& conductor = *cluster.world.daemon(node).conductor;
     std::uint64_t resets = 0;
-    for (const auto& row : conductor.reports().tensors(daemon::Scope::of_all())) {
+    for (const auto& row : daemon::all_rows(conductor.reports().tensors(daemon::Scope::of_all()))) {
       resets += row["resets"].get<std::uint64_t>();
     }
     return resets;

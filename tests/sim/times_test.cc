@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include "cluster.h"
+#include "tests/daemon/control/all_rows.h"
 
 namespace tern::sim {
 namespace {
@@ -53,8 +54,8 @@ class TensorTimes : public testing::TestWithParam<std::string> {
     return ms(cluster.world.clock.now_ns() - begin);
   }
   Times times(std::size_t node) {
-    const auto rows =
-        cluster.world.daemon(node).conductor->reports().tensors(daemon::Scope::of_all());
+    const auto rows = daemon::all_rows(
+        cluster.world.daemon(node).conductor->reports().tensors(daemon::Scope::of_all()));
     EXPECT_EQ(rows.size(), 1u);
     const auto& row = rows[0];
     return {row["encode_ms"], row["queue_ms"], row["wire_ms"], row["decode_ms"], row["wait_ms"]};

@@ -2,6 +2,7 @@
 
 #include "daemon/conductor/device_reports.h"
 #include "part_rig.h"
+#include "tests/daemon/control/all_rows.h"
 
 namespace tern::daemon::conductor_test {
 namespace {
@@ -149,11 +150,37 @@ TEST_F(ReportsTest, NamesAreOfGroupsAndTheirTensors) {
   const auto rows = reports_.names();
   ASSERT_EQ(rows.size(), 1u);
   EXPECT_EQ(rows[0]["tensors"]["5"], "w");
-  EXPECT_EQ(reports_.tensors(alice_)[0]["recipe"], "none(raw)");
-  EXPECT_TRUE(reports_.tensors(alice_)[0]["state_of"].is_null());
+  EXPECT_EQ(all_rows(reports_.tensors(alice_))[0]["recipe"], "none(raw)");
+  EXPECT_TRUE(all_rows(reports_.tensors(alice_))[0]["state_of"].is_null());
   const auto kind = static_cast<std::uint16_t>(shm::OpKind::all_gather);
   ASSERT_TRUE(tensor.state->memory_use.take({.kind = kind, .one_leg = true}));
-  EXPECT_EQ(reports_.tensors(alice_)[0]["state_of"], "all_gather");
+  EXPECT_EQ(all_rows(reports_.tensors(alice_))[0]["state_of"], "all_gather");
+}
+
+// A piece of it after the other, while groups and tensors come and go.
+TEST_F(ReportsTest, ALongListOfTensorsIsMadeInPieces) {
+  constexpr std::uint64_t kTensors = 2 * kRowsOfCall;
+  const auto declare = [this](std::uint64_t id) {
+    DeclaredTensor tensor;
+    tensor.state = std::make_shared<TensorState>();
+    tensor.state->name = std::to_string(id);
+    tensor.state->id = id;
+    group_->tensors.add(tensor);
+  };
+  for (std::uint64_t id = 1; id <= kTensors; ++id) declare(id);
+  RowSource source = reports_.tensors(alice_);
+  nlohmann::json rows = nlohmann::json::array();
+  ASSERT_TRUE(source(rows));
+  ASSERT_EQ(rows.size(), kRowsOfCall);
+  EXPECT_EQ(rows[0]["name"], "1");
+  group_->tensors.remove(kRowsOfCall);
+  group_->tensors.remove(kRowsOfCall + 1);
+  declare(~std::uint64_t{0});
+  const auto others = all_rows(source);
+  ASSERT_EQ(others.size(), kRowsOfCall);
+  EXPECT_EQ(others.front()["name"], std::to_string(kRowsOfCall + 2));
+  EXPECT_EQ(others.back()["name"], std::to_string(~std::uint64_t{0}));
+  EXPECT_EQ(all_rows(reports_.tensors(Scope::of_user(4321))).size(), 0u);
 }
 
 }  // namespace

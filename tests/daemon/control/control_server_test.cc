@@ -432,5 +432,54 @@ TEST_F(ControlServerTest, SocketFileServesPacketSocketsToo) {
   EXPECT_FALSE(SocketFile::listen(options_.path, SOCK_SEQPACKET, 0600));
 }
 
+// ---- Lists that are made while they are sent
+
+TEST_F(ControlServerTest, AListOfRowsIsOneAnswer) {
+  start();
+  const Fd fd = connect();
+  for (const int count : {0, 1, 3, 1000}) {
+    handler_.row_count = count;
+    const nlohmann::json answer = ask(fd, R"({"v":1,"id":7,"verb":"rows"})");
+    ASSERT_TRUE(answer.is_object());
+    EXPECT_EQ(answer["ok"], true);
+    EXPECT_EQ(answer["v"], 1);
+    EXPECT_EQ(answer["id"], 7);
+    ASSERT_EQ(answer["result"].size(), static_cast<std::size_t>(count));
+    for (int i = 0; i < count; ++i) {
+      EXPECT_EQ(answer["result"][static_cast<std::size_t>(i)]["number"], i);
+    }
+  }
+}
+
+// Nor has it a bound but the time for an answer.
+TEST_F(ControlServerTest, RowsAreMadeWhenThoseBeforeHaveBeenTaken) {
+  options_.max_answer_bytes = 10'000;
+  handler_.row_count = 3'000;
+  handler_.row_bytes = 10'000;
+  start();
+  const Fd fd = connect();
+  const Fd other = connect();
+  send(fd, "{\"v\":1,\"id\":1,\"verb\":\"rows\"}\n");
+  for (int turn = 0; turn < 100; ++turn) io_.poll();
+  const int made = handler_.pieces;
+  EXPECT_LT(made, 200) << "the client takes nothing";
+  EXPECT_TRUE(is_served(other));
+  const std::string line = receive_line(fd);
+  EXPECT_EQ(nlohmann::json::parse(line)["result"].size(), 3'000u);
+  EXPECT_GT(handler_.pieces, made);
+  EXPECT_TRUE(is_served(fd));
+}
+
+TEST_F(ControlServerTest, AListThatFailsEndsItsConnection) {
+  handler_.row_count = 10;
+  handler_.failing_row = 5;
+  start();
+  const Fd fd = connect();
+  const Fd other = connect();
+  send(fd, "{\"v\":1,\"id\":1,\"verb\":\"rows\"}\n");
+  EXPECT_EQ(receive_line(fd), "");
+  EXPECT_TRUE(is_served(other));
+}
+
 }  // namespace
 }  // namespace tern::daemon

@@ -39,7 +39,24 @@ class FakeHandler final : public ControlVerbs {
     return fail(Errc::unsupported, "unknown verb");
   }
 
+  // As many as `row_count`, by threes, and every other time none.
+  RowSource rows(std::string_view verb, const Credentials&) override {
+    if (verb != "rows") return nullptr;
+    return [this, next = 0, pauses = false](nlohmann::json& rows) mutable {
+      pauses = !pauses;
+      for (int i = 0; i < 3 && !pauses && next < row_count; ++i) {
+        rows.push_back({{"number", next++}, {"text", std::string(row_bytes, 'x')}});
+        if (next == failing_row) throw std::runtime_error("a defect");
+      }
+      ++pieces;
+      return next < row_count;
+    };
+  }
+
   void at(const char* step) override { steps.emplace_back(step); }
+
+  int row_count = 0, failing_row = -1, pieces = 0;
+  std::size_t row_bytes = 1;
 
   int calls = 0;
   Credentials last;

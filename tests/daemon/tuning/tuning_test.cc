@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "tests/daemon/control/all_rows.h"
 #include "tuning_rig.h"
 
 namespace tern::daemon::tuning_test {
@@ -277,8 +278,8 @@ TEST_F(TuningTest, OthersTensorsAreUnknown) {
   EXPECT_TRUE(tuning->explain("secret", Scope::of_user(kBob)));
   EXPECT_TRUE(tuning->explain("job/secret", Scope::of_all()));
   EXPECT_FALSE(tuning->explain("other/secret", Scope::of_all()));
-  EXPECT_EQ(tuning->report(Scope::of_all()).size(), 2u);
-  const auto rows = tuning->report(Scope::of_user(kAlice));
+  EXPECT_EQ(all_rows(tuning->report(Scope::of_all())).size(), 2u);
+  const auto rows = all_rows(tuning->report(Scope::of_user(kAlice)));
   ASSERT_EQ(rows.size(), 1u);
   EXPECT_EQ(rows[0]["name"], "weights");
   EXPECT_FALSE(rows[0].contains("candidates")) << "only explain has them";
