@@ -1,6 +1,7 @@
 // The control socket, where every user may ask.
 
 #include "tests/attack/attack.h"
+#include "tests/attack/requests.h"
 #include "tests/attack/sockets.h"
 #include "tests/lingering_socket.h"
 
@@ -89,6 +90,22 @@ void control_verbs(Assault& assault) {
   }
 }
 
+// Of as many tensors as there is time to declare. Most of each answer is not taken.
+void control_long_lists(Assault& assault) {
+  constexpr int kTensors = 10'000;
+  HostileClient client(assault.target.socket);
+  if (!enter(client)) return;
+  const std::uint64_t group = join_alone(client);
+  for (int i = 0; i < kTensors && group != 0 && assault.goes_on(); ++i) {
+    if (declare(client, {group, 16, "tensor" + std::to_string(i), ""}) == 0) break;
+  }
+  const std::string question = request("tensors");
+  while (assault.goes_on()) {
+    const Fd socket = connect_local(assault.target.control_socket);
+    if (push(socket, question) && await_bytes(socket)) await_bytes(socket);
+  }
+}
+
 void control_descriptors(Assault& assault) {
   const std::string version = request("version");
   Held<tests::LingeringSocket> lingering(32);
@@ -112,6 +129,8 @@ constexpr Attack kAttacks[] = {
     {"control_unread", "who does not take his answers holds up only himself", control_unread},
     {"control_verbs", "no user sees or changes more than his own, or makes an answer long",
      control_verbs},
+    {"control_long_lists", "a list of very many tensors is made while it is sent",
+     control_long_lists},
     {"control_descriptors", "closing a descriptor that a user sent stops nobody",
      control_descriptors},
     {"control_descriptors_on_an_older_kernel",
