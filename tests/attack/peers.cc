@@ -113,7 +113,8 @@ void peer_garbage(Assault& assault) {
   }
 }
 
-// A frame of the largest size is begun on each of many links, and never ended.
+// A frame is begun on each of many links, and never ended. It is as large as a message may be, or
+// too large for one.
 void peer_half_frames(Assault& assault) {
   Held<std::unique_ptr<HostilePeer>> held(256);
   while (assault.goes_on()) {
@@ -122,7 +123,7 @@ void peer_half_frames(Assault& assault) {
     wire::FrameHeader header;
     header.kind = static_cast<std::uint8_t>(FrameKind::control);
     header.link_seq = 1;
-    header.payload_bytes = 16 << 20;
+    header.payload_bytes = assault.below(2) == 0 ? 16 << 20 : 1 << 20;
     peer->send(HostilePeer::sealed(header, assault.noise(100'000)));
   }
 }

@@ -420,6 +420,31 @@ TEST_F(BadPeersOfAPatientDaemon, AskAndTakeNoAnswer) {
   EXPECT_EQ(cluster[0].counter("bad_control_frames"), 1);
 }
 
+// Eight that are not small may arrive at once from one source. A small one always may.
+TEST_F(BadPeersOfAPatientDaemon, BeginLargeMessages) {
+  std::vector<HostilePeer> peers;
+  const auto enter = [&]() -> HostilePeer& {
+    HostilePeer& peer = peers.emplace_back(port);
+    EXPECT_TRUE(peer.hello(HostilePeer::hello_body(wire::kConductorLane, 900 + peers.size())));
+    return peer;
+  };
+  const std::string large(1 << 20, 'x');
+  for (int i = 0; i < 8; ++i) {
+    HostilePeer& peer = enter();
+    auto begun = peer.control(large);
+    begun.resize(begun.size() / 2);
+    EXPECT_TRUE(peer.send(begun));
+  }
+  HostilePeer& ninth = enter();
+  ninth.send(ninth.control(large));
+  EXPECT_TRUE(ninth.is_thrown_out());
+  EXPECT_TRUE(cluster[0].logs(kToConductor + "there was no room for its message"));
+  HostilePeer& small = enter();
+  small.send(small.control("small"));
+  EXPECT_TRUE(small.is_thrown_out());
+  EXPECT_TRUE(cluster[0].logs(kToConductor + "its control message is no JSON object"));
+}
+
 TEST_F(BadPeersOfAPatientDaemon, AreTurnedAwayWhenThereAreTooMany) {
   std::vector<HostilePeer> peers;
   std::uint64_t node = 5000;
