@@ -128,7 +128,9 @@ GroupOps::SubmitResult GroupOps::on_submit(const Submission& submission, OpId& i
   const OpKey& key = submission.key;
   const std::uint64_t all_local = low_bits(shape_.local_ranks());
   id = ops_.find(key);
-  if (id == kNoSlot && ops_.superseded(key)) return SubmitResult::duplicate;
+  if (id == kNoSlot && ops_.superseded(key)) {
+    return ops_.is_dropped(key.tensor) ? SubmitResult::released : SubmitResult::duplicate;
+  }
   if (id != kNoSlot && (ops_[id].submitted & bit(submission.local_rank)) != 0) {
     return SubmitResult::duplicate;
   }

@@ -48,7 +48,8 @@ class GroupOps {
 
   // ---- Events. A `false` from an on_ function means that the peer broke the protocol. ----
 
-  enum class SubmitResult : std::uint8_t { accepted, too_many, duplicate };
+  // released: the tensor has been dropped, and the op is not one that other ranks wait in.
+  enum class SubmitResult : std::uint8_t { accepted, too_many, duplicate, released };
   // A local rank submits. If the op has failed already it is completed for this rank too.
   // REQUIRES: the body's kind has a plan.
   SubmitResult on_submit(const Submission& submission, OpId& op);
@@ -83,7 +84,8 @@ class GroupOps {
   void fail_key(const OpKey& key, const Failure& failure);
   // A rank of this node has left: what it has not submitted fails, now and later.
   void on_rank_left(std::uint32_t local_rank);
-  // The ranks of this node have released it: none of them will use it any more.
+  // All ranks of this node that have declared it have released it. What a rank that declares it
+  // later submits could not be done without them.
   void drop_tensor(std::uint64_t tensor);
   // Everything fails, nothing is sent any more.
   void end(Errc code, std::string_view text);

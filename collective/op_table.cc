@@ -9,8 +9,8 @@ namespace tern::collective {
 namespace {
 
 constexpr std::uint64_t kAllUses = ~std::uint64_t{0};
-// A program may declare tensors without end. Frames about one that was dropped so many tensors ago
-// have all come.
+// A program may declare tensors without end. A frame about one that was dropped so many tensors ago
+// would make an op that stays until the epoch's end; links bring frames in order, and soon.
 constexpr std::size_t kDroppedTensors = 1024;
 
 }  // namespace

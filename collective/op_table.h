@@ -1,6 +1,5 @@
 #pragma once
 
-#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <span>
@@ -41,15 +40,11 @@ class OpTable {
 
   // All local ranks have submitted the op of this key.
   void submitted_by_all(const OpKey& key);
-  // They had, or no local rank will use the tensor any more: if it is not live, it has ended here.
+  // They had, or the tensor has been dropped: if it is not live, it has ended here.
   bool superseded(const OpKey& key) const noexcept;
-  // No local rank will use it any more.
+  // Its local ranks have released it: no use of it begins any more.
   void drop_tensor(std::uint64_t tensor);
   bool is_dropped(std::uint64_t tensor) const noexcept;
-  // Of which anything is remembered.
-  std::size_t known_tensors() const noexcept {
-    return std::max(by_tensor_.size(), submitted_below_.size());
-  }
   // Its ops that live.
   std::span<const OpId> uses(std::uint64_t tensor) const noexcept;
   // Whether an earlier use of the op's tensor lives and has not failed.

@@ -166,7 +166,10 @@ Result<std::string> Connection::receive_line() {
       const std::size_t end = chunk.find('\n');
       text += chunk.substr(0, end);
       if (end != std::string_view::npos) return text;
-      if (text.size() > kMaxAnswerBytes) return not_the_protocol(path_, "the answer does not end");
+      if (text.size() > kMaxAnswerBytes) {
+        return fail(Errc::quota_exceeded,
+                    path_ + ": the answer has more than 64 MiB, which is all that ternctl takes");
+      }
     } else if (count == 0 || errno == ECONNRESET) {
       return not_the_protocol(path_, "it closed the connection without an answer");
     } else if (errno == EAGAIN) {

@@ -173,6 +173,7 @@ class ControlServer::Impl : public std::enable_shared_from_this<ControlServer::I
       if (sent_bytes_ < reply_.line.size()) return wait_for(Socket::wait_write);
       if (reply_.rows) {
         reply_.line.clear();
+        give_time();
         return server_->line_up(shared_from_this());
       }
       if (reply_.close) return close();

@@ -29,7 +29,8 @@ struct ControlOptions {
   // Of one answer. A client's next request is read only when it has taken the answer to the one
   // before, so that the clients times max_answer_bytes bound what is queued.
   std::size_t max_answer_bytes = std::size_t{16} * 1024 * 1024;
-  // Neither a whole request nor the taking of a whole answer may last longer.
+  // Neither a whole request nor the taking of a whole answer, or of a piece of one that is made
+  // while it is sent, may last longer.
   std::chrono::milliseconds idle_timeout{30'000};
 };
 

@@ -30,6 +30,14 @@ ControlAnswer refuse(const json& id, Errc code, std::string_view text) {
 }
 
 // An exception of the handler is a defect, but not a reason to end the daemon and all its jobs.
+RowSource rows_of(ControlVerbs& handler, std::string_view verb, const Credentials& credentials) {
+  try {
+    return handler.rows(verb, credentials);
+  } catch (const std::exception&) {
+    return nullptr;  // call() says what is wrong
+  }
+}
+
 Result<json> call(ControlVerbs& handler, std::string_view verb, const json& args,
                   const Credentials& credentials) {
   try {
@@ -78,7 +86,7 @@ ControlAnswer answer_request(std::string_view line, const Credentials& credentia
   const std::string& verb = verb_at->get_ref<const std::string&>();
   json answer = envelope(id);
   answer["ok"] = true;
-  if (RowSource rows = handler.rows(verb, credentials)) {
+  if (RowSource rows = rows_of(handler, verb, credentials)) {
     std::string head = json_text(answer);
     head.back() = ',';
     return {head + R"("result":[)", false, std::move(rows)};

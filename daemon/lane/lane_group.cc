@@ -131,8 +131,11 @@ void LaneGroup::submit(LaneClient& client, const shm::SubmitEntry& entry) {
                             "more operations than max_ops_in_flight");
     case Result::duplicate:
       return clients.refuse(client, entry.ticket, Errc::invalid_argument,
-                            "this use of the tensor has been submitted before, or another rank of "
-                            "this node has released the tensor");
+                            "this use of the tensor has been submitted before");
+    case Result::released:
+      return clients.refuse(client, entry.ticket, Errc::cancelled,
+                            "the other ranks of this node have released the tensor: what they had "
+                            "not done by then has failed");
   }
   if (first) {
     if (TensorState* const tensor = admitted.op.tensor) {

@@ -10,8 +10,10 @@ namespace tern::daemon {
 namespace {
 
 constexpr std::size_t kMaxMessageBytes = 1 << 20;
-// Asked without end, a daemon would keep its answers for those that take none. The links of a
-// source share its part alike, and all links what there is.
+// Asked without end, a daemon would keep its answers for those that take none. Each link may have
+// so much that is not acknowledged. Beyond it counts what all links of its source have, and what
+// all of them have.
+constexpr std::size_t kUnackedOfLink = 64 << 10;
 constexpr std::size_t kUnackedOfSource = 16 << 20;
 constexpr std::size_t kUnackedOfAll = 64 << 20;
 // Whoever begins messages and does not end them has their room. What joiners say is smaller.
@@ -127,19 +129,45 @@ void ControlLinks::send(LinkRef to, const nlohmann::json& message) {
 
 void ControlLinks::send(Peer& peer, const nlohmann::json& message) {
   const std::string text = json_text(message);
-  // One message always may, of whatever size.
-  const std::size_t unacked = peer.link->unacked_bytes();
-  if (unacked > 0 && unacked + text.size() > most_unacked(peer)) {
-    return break_off(peer, "the peer does not acknowledge what it is told");
-  }
+  make_room(peer, text.size());
+  if (peer.lost) return;
   wire::FrameHeader header;
   header.kind = static_cast<std::uint8_t>(wire::FrameKind::control);
   peer.link->send_copy(header, std::as_bytes(std::span(text.data(), text.size())));
 }
 
-std::size_t ControlLinks::most_unacked(const Peer& peer) const {
-  const std::size_t of_source = peer.place ? places_.of(peer.source) : 1;
-  return std::min(kUnackedOfSource / of_source, kUnackedOfAll / peers_.size());
+void ControlLinks::make_room(Peer& peer, std::size_t bytes) {
+  struct Holding {
+    std::size_t bytes = 0;
+    Peer* most = nullptr;  // the link that has most of it
+  };
+  if (peer.link->unacked_bytes() + bytes <= kUnackedOfLink) return;
+  while (!peer.lost) {
+    std::map<std::string, Holding> sources;
+    std::size_t all = 0;
+    for (auto& one : peers_) {
+      if (one->lost) continue;
+      Holding& holding = sources[source_of(*one)];
+      const std::size_t unacked = one->link->unacked_bytes();
+      if (holding.most == nullptr || unacked > holding.most->link->unacked_bytes()) {
+        holding.most = one.get();
+      }
+      holding.bytes += unacked;
+      all += unacked;
+    }
+    const Holding& own = sources[source_of(peer)];
+    const auto largest = std::max_element(
+        sources.begin(), sources.end(),
+        [](const auto& a, const auto& b) { return a.second.bytes < b.second.bytes; });
+    Peer* gives_way = nullptr;
+    if (own.bytes + bytes > kUnackedOfSource) {
+      gives_way = own.most;
+    } else if (all + bytes > kUnackedOfAll) {
+      gives_way = largest->second.most;
+    }
+    if (gives_way == nullptr) return;
+    break_off(*gives_way, "the peer does not acknowledge what it is told");
+  }
 }
 
 void ControlLinks::break_off(Peer& peer, const char* why) {
@@ -275,7 +303,7 @@ net::PayloadPlace ControlLinks::place_payload(net::Link& link, const wire::Frame
   }
   Peer* peer = peer_of(link);
   if (header.payload_bytes > kLargeMessageBytes) {
-    peer->large = large_.take(source_of(peer->ref));
+    peer->large = large_.take(source_of(*peer));
     if (!peer->large) return {};
   }
   // Pages that nothing comes to are not there.
@@ -328,9 +356,13 @@ std::string ControlLinks::name_of(LinkRef link) const {
 
 std::string ControlLinks::source_of(LinkRef link) const {
   for (const auto& peer : peers_) {
-    if (peer->ref == link) return peer->place ? peer->source : name_of(*peer);
+    if (peer->ref == link) return source_of(*peer);
   }
   return "";
+}
+
+std::string ControlLinks::source_of(const Peer& peer) {
+  return peer.place ? peer.source : name_of(peer);
 }
 
 void ControlLinks::on_lost(net::Link& link, Errc reason, const char* text) {

@@ -113,8 +113,10 @@ class ControlLinks final : private net::LinkSink {
   void on_breach(net::Link& link, const char* text) override;
   static std::string name_of(const Peer& peer);
   void send(Peer& peer, const nlohmann::json& message);
-  // Of what has been sent by the link.
-  std::size_t most_unacked(const Peer& peer) const;
+  // So that as much more may be kept for the peer. Whoever holds most must go for it, perhaps the
+  // peer itself.
+  void make_room(Peer& peer, std::size_t bytes);
+  static std::string source_of(const Peer& peer);
   void break_off(Peer& peer, const char* why);
   void tell_about(Peer& peer);
   Peer* peer_of(const net::Link& link);

@@ -161,6 +161,17 @@ TEST_F(WrapperOfThree, PushAndPullNeedTheDeclaredType) {
             kOfAnotherType);
 }
 
+// C++20 has no floats of 16 bits.
+TEST_F(WrapperOfThree, PushAndPullTakeTheBitsOfNarrowFloats) {
+  tern_push_pull_options options = model();
+  options.dtype = TERN_BF16;
+  PushPull server = group.declare(options);
+  const std::span<std::uint16_t> bits = client.allocate<std::uint16_t>(64);
+  expect_taken(server.push<std::uint16_t>(bits.first(11), bits.subspan(16, 4)));
+  expect_taken(server.pull<std::uint16_t>(bits.subspan(16, 4), bits.first(11)));
+  EXPECT_NE(refusal([&] { return server.push<float>(memory.first(11), more.first(4)); }), "");
+}
+
 // Who owns nothing gives no shard.
 TEST_F(WrapperOfThree, ARankThatOwnsNothingGivesAnEmptyShard) {
   tern_push_pull_options options = model();

@@ -262,7 +262,7 @@ TEST_F(GroupOpsAbandoned, ADroppedTensorsOpsAreNotHeardOfAgain) {
   EXPECT_EQ(net.ops(0).table().live(), 0u);
   OpId op = kNoSlot;
   EXPECT_EQ(net.ops(0).on_submit({0, {kX.tensor, 5}, all_reduce_of(300)}, op),
-            GroupOps::SubmitResult::duplicate);
+            GroupOps::SubmitResult::released);
 }
 
 TEST(GroupOpsFailure, EndFailsEverythingAndFreesAlsoWhatHadFailed) {

@@ -142,9 +142,16 @@ inline std::string name_of(tern_dtype dtype) {
   return number < std::size(kNames) ? kNames[number] : "type " + std::to_string(number);
 }
 
+// The bits of floats for which C++20 has no type lie in unsigned integers of their width.
+constexpr tern_dtype bits_of(tern_dtype dtype) noexcept {
+  if (dtype == TERN_F16 || dtype == TERN_BF16) return TERN_U16;
+  if (dtype == TERN_FP8_E4M3 || dtype == TERN_FP8_E5M2) return TERN_U8;
+  return dtype;
+}
+
 template <typename T>
 void require_dtype(const Declared& declared) {
-  if (dtype_of<T>() == declared.dtype) return;
+  if (dtype_of<T>() == declared.dtype || dtype_of<T>() == bits_of(declared.dtype)) return;
   refuse("the spans have elements of " + name_of(dtype_of<T>()) + ", and " +
          name_of(declared.dtype) + " was declared: give spans of the declared type");
 }

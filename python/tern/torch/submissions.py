@@ -116,22 +116,8 @@ class Submissions:
             try:
                 return call()
             except (WouldBlockError, OutOfMemoryError):
-                if not self._wait_for_one(own):
+                if not self._neighbours.wait_for_one(own):
                     raise
-
-    def _wait_for_one(self, own: list[Ticket]) -> bool:
-        """Waits until one of the operations that run has ended, whichever it is: of another Work,
-        of whatever group, or else of `own`, which loses it. Whether there was one."""
-        if self._neighbours.wait_for_one():
-            return True
-        if not own:
-            return False
-        ended = threading.Event()
-        for ticket in own:
-            ticket._client._notifier().watch(ticket, ended.set)
-        ended.wait()
-        own[:] = [ticket for ticket in own if not has_ended(ticket)]
-        return True
 
     def _keep(self, work: TernWork) -> None:
         with self._lock:

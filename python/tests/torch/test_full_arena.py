@@ -101,6 +101,24 @@ def test_what_finds_no_room_waits_for_other_groups_too(two_nodes):
     run_ranks(two_nodes, 2, work)
 
 
+def test_a_work_of_more_operations_than_a_group_may_have_waits_for_its_own(two_nodes):
+    """Also while an operation of another group runs, which ends only when this rank has gone on."""
+    def work(rank):
+        other = dist.new_group([0, 1])
+        passed = torch.zeros(4)
+        tensors = [torch.full((4,), rank + 1) for _ in range(200)]
+        begun = dist.irecv(passed, 1, group=other) if rank == 0 else None
+        dist.all_reduce_coalesced(tensors)
+        if begun is None:
+            dist.send(torch.ones(4), 0, group=other)
+        else:
+            begun.wait()
+            assert torch.all(passed == 1)
+        assert all(torch.all(tensor == 3) for tensor in tensors)
+
+    run_ranks(two_nodes, 2, work)
+
+
 def sharded_step(rank):
     model, _ = models(2)
     tern.torch.compress(model, recipe="int:bits=8")

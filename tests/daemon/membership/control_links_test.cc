@@ -254,40 +254,61 @@ TEST_F(ControlLinksTest, ALinkThatItsPeerKeepsForNothingIsClosed) {
   EXPECT_TRUE(busy.links.is_open(used));
 }
 
-// Whoever opens many links and takes no answers has the room of one.
-TEST_F(ControlLinksTest, TheLinksOfAHostShareTheRoomForWhatIsNotAcknowledged) {
-  constexpr std::size_t kLinks = 32, kMiB = 1 << 20;
+// What links of a host do not acknowledge.
+class UnreadLinksTest : public ControlLinksTest {
+ protected:
+  // So many links from a host by which something has been said. From here on they take nothing.
+  std::vector<LinkRef> links_from(const std::string& host, std::size_t count) {
+    here.messages.clear();
+    for (std::size_t i = 0; i < count; ++i) {
+      dial(host);
+      ends_.back()->links.send(1, {{"t", "join"}});
+    }
+    settle();
+    std::vector<LinkRef> links;
+    for (const auto& [link, message] : here.messages) links.push_back(link);
+    EXPECT_EQ(links.size(), count);
+    return links;
+  }
+  void tell(LinkRef link, std::size_t bytes) {
+    here.links.send(link, {{"much", std::string(bytes, 'x')}});
+  }
+
+  static constexpr std::size_t kMiB = 1 << 20;
   End& here = end("here");
-  for (std::size_t i = 0; i < kLinks; ++i) dial("crowd");
-  ASSERT_EQ(here.adopted, kLinks);
-  for (std::size_t i = 1; i <= kLinks; ++i) {
-    ends_[i]->links.send(1, {{"t", "join"}});
-  }
-  settle();
-  ASSERT_EQ(here.messages.size(), kLinks);
-  // From here on the crowd takes nothing.
-  const std::string much(kMiB / 4, 'x');
-  for (const auto& [link, message] : here.messages) {
-    here.links.send(link, {{"much", much}});
-    EXPECT_TRUE(here.links.is_open(link)) << "one message always has room";
-    here.links.send(link, {{"more", much}});
-    EXPECT_FALSE(here.links.is_open(link)) << "sixteen MiB are half a MiB for each";
-  }
-  EXPECT_EQ(here.breaches.size(), kLinks);
+};
+
+TEST_F(UnreadLinksTest, OfOneHostHaveTheRoomOfOneAndThatWithMostGivesWay) {
+  const std::vector<LinkRef> crowd = links_from("crowd", 40);
+  const LinkRef other = links_from("other", 1).front();
+  for (const LinkRef link : crowd) tell(link, kMiB / 4);
+  for (int i = 0; i < 5; ++i) tell(crowd[3], kMiB);
+  for (const LinkRef link : crowd) EXPECT_TRUE(here.links.is_open(link));
+  tell(crowd[7], kMiB);
+  for (const LinkRef link : crowd) EXPECT_EQ(here.links.is_open(link), link != crowd[3]);
+  for (int i = 0; i < 15; ++i) tell(other, kMiB);
+  EXPECT_TRUE(here.links.is_open(other)) << "each host has room of its own";
+  EXPECT_EQ(here.breaches.size(), 1u);
 }
 
-TEST_F(ControlLinksTest, OneLinkHasTheRoomOfItsHost) {
-  End& here = end("here");
-  End& there = end("there");
-  there.links.send(there.links.open({"here", 7000}), {{"t", "join"}});
-  settle();
-  ASSERT_EQ(here.messages.size(), 1u);
-  const LinkRef link = here.messages[0].first;
-  const std::string much(1 << 20, 'x');
-  for (int i = 0; i < 15; ++i) here.links.send(link, {{"much", much}});
-  EXPECT_TRUE(here.links.is_open(link));
-  for (int i = 0; i < 2; ++i) here.links.send(link, {{"much", much}});
-  EXPECT_FALSE(here.links.is_open(link));
+TEST_F(UnreadLinksTest, OfAllHostsHaveABoundAndTheOneWithMostGivesWay) {
+  std::vector<LinkRef> hosts;
+  for (const char* name : {"a", "b", "c", "d", "e"}) hosts.push_back(links_from(name, 1).front());
+  for (std::size_t i = 0; i < 4; ++i) {
+    for (int n = 0; n < 15; ++n) tell(hosts[i], kMiB);
+  }
+  tell(hosts[1], kMiB / 2);
+  for (int n = 0; n < 3; ++n) tell(hosts[4], kMiB);
+  EXPECT_EQ(here.breaches.size(), 0u);
+  tell(hosts[4], kMiB);
+  for (const LinkRef link : hosts) EXPECT_EQ(here.links.is_open(link), link != hosts[1]);
+}
+
+TEST_F(UnreadLinksTest, AlwaysHaveRoomForALittle) {
+  const std::vector<LinkRef> crowd = links_from("crowd", 128);
+  for (int i = 0; i < 15; ++i) tell(crowd[0], kMiB);
+  for (const LinkRef link : crowd) tell(link, 60'000);
+  for (std::size_t i = 1; i < crowd.size(); ++i) EXPECT_TRUE(here.links.is_open(crowd[i])) << i;
 }
 
 TEST_F(ControlLinksTest, ALinkThatIsGoneFreesItsPlace) {
