@@ -21,7 +21,7 @@ from .failures import as_torch
 from .neighbours import neighbours_of
 from .profiling import begin
 from .staging import current
-from .work import TernWork, has_ended
+from .work import TernWork
 
 # For what is under way when a group is left in good order, as sends that nobody has waited for.
 _LEAVING_S = 5.0

@@ -190,6 +190,7 @@ def test_a_rank_that_does_not_come_is_named(two_nodes):
 
 def test_a_first_rank_without_a_daemon_is_no_riddle_to_the_others(two_nodes):
     class Absent:
+        folder = two_nodes[0].folder
         socket = f"{two_nodes[0].socket}-absent"
 
     ranks = start_ranks([Absent, two_nodes[1]], 2, lambda rank: None)
