@@ -12,6 +12,12 @@ std::array<char, 64> left_text(std::uint32_t rank) noexcept {
   return text;
 }
 
+std::array<char, 64> released_text(std::uint32_t rank) noexcept {
+  std::array<char, 64> text{};
+  std::snprintf(text.data(), text.size(), "the node of rank %u has released the tensor", rank);
+  return text;
+}
+
 void Departures::leave(std::uint32_t local_rank) noexcept { left_ |= bit(local_rank); }
 
 bool Departures::others_may_come(std::uint64_t submitted,

@@ -8,8 +8,10 @@
 
 namespace tern::collective {
 
-// What an op's ranks are told when it fails because `rank` has left.
+// What an op's ranks are told when it fails because `rank` has left, or because its node has
+// released the tensor.
 std::array<char, 64> left_text(std::uint32_t rank) noexcept;
+std::array<char, 64> released_text(std::uint32_t rank) noexcept;
 
 // Which ranks of this node have left the group, and whether and why its epoch has ended.
 class Departures {

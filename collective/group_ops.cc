@@ -128,9 +128,8 @@ GroupOps::SubmitResult GroupOps::on_submit(const Submission& submission, OpId& i
   const OpKey& key = submission.key;
   const std::uint64_t all_local = low_bits(shape_.local_ranks());
   id = ops_.find(key);
-  if (id == kNoSlot && ops_.superseded(key)) {
-    return ops_.is_dropped(key.tensor) ? SubmitResult::released : SubmitResult::duplicate;
-  }
+  if (id == kNoSlot && ops_.superseded(key)) return SubmitResult::duplicate;
+  if (id == kNoSlot && ops_.is_dropped(key.tensor)) return SubmitResult::released;
   if (id != kNoSlot && (ops_[id].submitted & bit(submission.local_rank)) != 0) {
     return SubmitResult::duplicate;
   }
@@ -210,6 +209,11 @@ bool GroupOps::on_announce(std::uint32_t node, const OpKey& key, const wire::Ann
     const std::uint32_t rank =
         shape_.ranks[shape_.node][static_cast<std::uint32_t>(std::countr_zero(left))];
     fail(id, {Errc::group_left, rank, left_text(rank).data()});
+    return true;
+  }
+  if (ops_.is_dropped(key.tensor) && !all_here) {
+    const std::uint32_t rank = shape_.ranks[shape_.node][0];
+    fail(id, {Errc::cancelled, rank, released_text(rank).data()});
     return true;
   }
   if (op.announced == low_bits(nodes())) start(id);

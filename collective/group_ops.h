@@ -84,8 +84,8 @@ class GroupOps {
   void fail_key(const OpKey& key, const Failure& failure);
   // A rank of this node has left: what it has not submitted fails, now and later.
   void on_rank_left(std::uint32_t local_rank);
-  // All ranks of this node that have declared it have released it. What a rank that declares it
-  // later submits could not be done without them.
+  // All ranks of this node that have declared it have released it: what one of them has not
+  // submitted fails, now and later, also for a rank that declares it only then.
   void drop_tensor(std::uint64_t tensor);
   // Everything fails, nothing is sent any more.
   void end(Errc code, std::string_view text);

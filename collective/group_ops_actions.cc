@@ -120,7 +120,7 @@ void GroupOps::release(OpId id) {
   Op& op = ops_[id];
   TERN_CHECK(ops_.in_use(id) && op.completing);
   const std::uint64_t tensor = op.key.tensor;
-  if (op.failed && !ended() && !ops_.superseded(op.key) &&
+  if (op.failed && !ended() && !ops_.superseded(op.key) && !ops_.is_dropped(tensor) &&
       departures_.others_may_come(op.submitted, shape_.local_ranks())) {
     // It stays until all local ranks have come to it, or to a later use of the tensor.
     op.completing = false;

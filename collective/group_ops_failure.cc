@@ -43,6 +43,14 @@ void GroupOps::forget_failed(std::uint64_t tensor, std::uint64_t below) {
 void GroupOps::drop_tensor(std::uint64_t tensor) {
   ops_.drop_tensor(tensor);
   forget_failed(tensor, ~std::uint64_t{0});
+  const std::uint32_t rank = shape_.ranks[shape_.node][0];
+  const auto text = released_text(rank);
+  for (const OpId id : ops_.uses(tensor)) {
+    // The other nodes would wait for this one.
+    if (ops_[id].submitted != low_bits(shape_.local_ranks())) {
+      fail(id, {Errc::cancelled, rank, text.data()});
+    }
+  }
 }
 
 void GroupOps::on_op_fail(const OpKey& key, const Failure& failure) {

@@ -8,10 +8,10 @@
 namespace tern::collective {
 namespace {
 
-constexpr std::uint64_t kAllUses = ~std::uint64_t{0};
-// A program may declare tensors without end. A frame about one that was dropped so many tensors ago
-// would make an op that stays until the epoch's end; links bring frames in order, and soon.
-constexpr std::size_t kDroppedTensors = 1024;
+// A program may declare tensors without end. One that ends a model drops very many at once, while
+// frames about their last ops are under way: of a tensor that is not known these would break the
+// protocol.
+constexpr std::size_t kDroppedTensors = 16'384;
 
 }  // namespace
 
@@ -35,7 +35,7 @@ OpId OpTable::create(const OpKey& key) {
 
 OpId OpTable::find_or_create(const OpKey& key) {
   const OpId id = find(key);
-  return id != kNoSlot || superseded(key) ? id : create(key);
+  return id != kNoSlot || superseded(key) || is_dropped(key.tensor) ? id : create(key);
 }
 
 void OpTable::remove(OpId id) {
@@ -70,28 +70,26 @@ OpId OpTable::find(const OpKey& key) const noexcept {
 }
 
 void OpTable::submitted_by_all(const OpKey& key) {
-  auto& below = submitted_below_[key.tensor];
+  auto& below = known_[key.tensor].submitted_below;
   below = std::max(below, key.sequence + 1);
 }
 
 bool OpTable::superseded(const OpKey& key) const noexcept {
-  const auto found = submitted_below_.find(key.tensor);
-  return found != submitted_below_.end() && key.sequence < found->second;
+  const auto found = known_.find(key.tensor);
+  return found != known_.end() && key.sequence < found->second.submitted_below;
 }
 
 void OpTable::drop_tensor(std::uint64_t tensor) {
-  std::uint64_t& below = submitted_below_[tensor];
-  if (below == kAllUses) return;
-  below = kAllUses;
+  if (std::exchange(known_[tensor].is_dropped, true)) return;
   forget_if_unused(tensor);
   if (dropped_.size() < kDroppedTensors) return dropped_.push_back(tensor);
-  submitted_below_.erase(std::exchange(dropped_[oldest_dropped_], tensor));
+  known_.erase(std::exchange(dropped_[oldest_dropped_], tensor));
   oldest_dropped_ = (oldest_dropped_ + 1) % kDroppedTensors;
 }
 
 bool OpTable::is_dropped(std::uint64_t tensor) const noexcept {
-  const auto found = submitted_below_.find(tensor);
-  return found != submitted_below_.end() && found->second == kAllUses;
+  const auto found = known_.find(tensor);
+  return found != known_.end() && found->second.is_dropped;
 }
 
 // Of other tensors the list keeps its memory for the next use.

@@ -20,7 +20,7 @@ class OpTable {
 
   // Allocates only for a tensor that is new. kNoSlot: all are in use.
   OpId create(const OpKey& key);
-  // kNoSlot: the op has ended here, or all are in use.
+  // kNoSlot: the op has ended here, its tensor has been dropped, or all are in use.
   OpId find_or_create(const OpKey& key);
   // Late frames will not bring the op back.
   void remove(OpId id);
@@ -40,7 +40,7 @@ class OpTable {
 
   // All local ranks have submitted the op of this key.
   void submitted_by_all(const OpKey& key);
-  // They had, or the tensor has been dropped: if it is not live, it has ended here.
+  // They had, and it is not live: it has ended here.
   bool superseded(const OpKey& key) const noexcept;
   // Its local ranks have released it: no use of it begins any more.
   void drop_tensor(std::uint64_t tensor);
@@ -68,8 +68,11 @@ class OpTable {
   std::vector<OpId> free_;
   OpRows<Heard> heard_;
   std::unordered_map<std::uint64_t, std::vector<OpId>> by_tensor_;  // live ops of each tensor
-  // Uses of a tensor below this have been submitted by all local ranks.
-  std::unordered_map<std::uint64_t, std::uint64_t> submitted_below_;
+  struct Known {
+    std::uint64_t submitted_below = 0;  // these uses all local ranks have submitted
+    bool is_dropped = false;
+  };
+  std::unordered_map<std::uint64_t, Known> known_;  // of each tensor
   // The last tensors that were dropped, for frames that are late; a ring.
   std::vector<std::uint64_t> dropped_;
   std::size_t oldest_dropped_ = 0;

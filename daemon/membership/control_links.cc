@@ -320,8 +320,8 @@ bool ControlLinks::on_frame(net::Link& link, const wire::FrameHeader& header,
     return false;
   }
   if (place.body.size() != header.payload_bytes) {
-    sink_.on_control_breach(name_of(*peer), "there was no room for its message of " +
-                                                std::to_string(header.payload_bytes) + " bytes");
+    peer->breach =
+        "there was no room for its message of " + std::to_string(header.payload_bytes) + " bytes";
     return false;
   }
   if (peer->received.empty()) waiting_.push_back(peer->ref);
@@ -339,7 +339,8 @@ void ControlLinks::on_abandoned(net::Link& link, const wire::FrameHeader&,
 }
 
 void ControlLinks::on_breach(net::Link& link, const char* text) {
-  sink_.on_control_breach(name_of(*peer_of(link)), text);
+  const Peer& peer = *peer_of(link);
+  sink_.on_control_breach(name_of(peer), peer.breach.empty() ? text : peer.breach);
 }
 
 std::string ControlLinks::name_of(const Peer& peer) {

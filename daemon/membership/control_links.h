@@ -91,6 +91,7 @@ class ControlLinks final : private net::LinkSink {
     std::string source;
     std::optional<SharedPlaces::Held> place;  // none: opened here
     std::optional<SharedPlaces::Held> large;  // while a large message arrives
+    std::string breach;                       // more exactly than the link can say it
     bool lost = false;
     Errc reason = Errc::ok;
     std::string why;

@@ -18,6 +18,7 @@ namespace {
 
 // Of what another daemon says of an epoch's end, so much is kept.
 constexpr std::size_t kMaxEndText = 1024;
+constexpr const char* kAnotherSize = "the group's other ranks agreed on another size";
 // Between two lists of those for whom a group waits.
 constexpr std::uint64_t kWaitingNs = 250'000'000;
 
@@ -190,8 +191,7 @@ void Coordinator::on_proof(LinkRef from, const std::string& uid, const nlohmann:
                   "the daemon at " + joiner.says.address + " was restarted");
         // The next epoch may have begun at once, with fewer ranks than this joiner speaks of.
         if (group.phase != Phase::gathering) {
-          return refuse({uid, rank}, joiner.asker(), Errc::wrong_size,
-                        "the group's other ranks agreed on another size");
+          return refuse({uid, rank}, joiner.asker(), Errc::wrong_size, kAnotherSize);
         }
         break;
       }
@@ -353,6 +353,11 @@ void Coordinator::start_epoch(const std::string& uid, Group& group) {
   group.phase = Phase::starting;
   group.left.clear();
   group.ranks = group.size;
+  // All ranks that there are have proven themselves: others speak of a larger group.
+  for (const auto& [rank, joiner] : group.joiners) {
+    if (joiner.proven) continue;
+    refuse({uid, rank}, joiner.asker(), Errc::wrong_size, kAnotherSize);
+  }
   group.joiners.clear();
   group.nodes = std::move(nodes);
   const std::string proof = members_proof(group.secret, text);

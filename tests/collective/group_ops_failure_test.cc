@@ -252,6 +252,39 @@ TEST_F(GroupOpsAbandoned, AnOpIsForgottenWithItsTensor) {
   expect_that_all_can_use({1000, 0});
 }
 
+// Nobody would ever submit it there, and the others would wait for that.
+TEST_F(GroupOpsAbandoned, WhatOthersUseOfADroppedTensorFails) {
+  ASSERT_TRUE(net.submit(2, kX, all_reduce_of(300)));
+  net.run();
+  net.ops(0).drop_tensor(kX.tensor);
+  net.run();
+  EXPECT_EQ(net.outcome(2, kX).code, Errc::cancelled);
+  EXPECT_EQ(net.outcome(2, kX).text, "the node of rank 0 has released the tensor");
+  ASSERT_TRUE(net.submit(2, {kX.tensor, 1}, all_reduce_of(300)));
+  net.run();
+  EXPECT_EQ(net.outcome(2, {kX.tensor, 1}).code, Errc::cancelled);
+  net.expect_clean();
+}
+
+TEST_F(GroupOpsAbandoned, ADroppedTensorsOpThatAllHaveSubmittedEndsWell) {
+  for (std::uint32_t rank : {0u, 1u}) ASSERT_TRUE(net.submit(rank, kX, all_reduce_of(300)));
+  net.run();
+  net.ops(0).drop_tensor(kX.tensor);
+  ASSERT_TRUE(net.submit(2, kX, all_reduce_of(300)));
+  net.run();
+  net.expect_all(kX, Errc::ok);
+  net.expect_clean();
+}
+
+// Its tensors are dropped after that.
+TEST_F(GroupOpsAbandoned, OfARankThatHasLeftItIsSaidThatItHas) {
+  net.ops(1).on_rank_left(0);
+  net.ops(1).drop_tensor(kX.tensor);
+  for (std::uint32_t rank : {0u, 1u}) ASSERT_TRUE(net.submit(rank, kX, all_reduce_of(300)));
+  net.run();
+  for (std::uint32_t rank : {0u, 1u}) EXPECT_EQ(net.outcome(rank, kX).code, Errc::group_left);
+}
+
 // Its failure may come when the tensor has been released.
 TEST_F(GroupOpsAbandoned, ADroppedTensorsOpsAreNotHeardOfAgain) {
   ASSERT_TRUE(net.submit(2, kX, all_reduce_of(300)));

@@ -73,14 +73,19 @@ TEST(OpTable, ADroppedTensorsOpsDoNotComeBack) {
 // Of those that are dropped the last ones are known, and of the others nothing.
 TEST(OpTable, TensorsThatComeAndGoLeaveNothing) {
   OpTable ops(4, 2, 4);
-  for (std::uint64_t tensor = 1; tensor <= 3'000; ++tensor) {
+  constexpr std::uint64_t kTensors = 40'000, kKnown = 16'384;
+  for (std::uint64_t tensor = 1; tensor <= kTensors; ++tensor) {
     ops.remove(ops.create({tensor, 0}));
     ops.drop_tensor(tensor);
     ops.drop_tensor(tensor);
   }
-  EXPECT_TRUE(ops.superseded({3'000, 9}));
-  EXPECT_TRUE(ops.superseded({3'000 - 1'023, 9}));
-  EXPECT_FALSE(ops.superseded({3'000 - 1'024, 0}));
+  for (const std::uint64_t known : {kTensors, kTensors - kKnown + 1}) {
+    EXPECT_TRUE(ops.is_dropped(known));
+    EXPECT_TRUE(ops.superseded({known, 0}));
+    EXPECT_FALSE(ops.superseded({known, 1}));
+  }
+  EXPECT_FALSE(ops.is_dropped(kTensors - kKnown));
+  EXPECT_FALSE(ops.superseded({kTensors - kKnown, 0}));
 }
 
 TEST(OpTable, ANewOpKnowsNothingOfTheLastInItsSlot) {

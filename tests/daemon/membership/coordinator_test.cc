@@ -56,6 +56,17 @@ TEST_F(CoordinatorTest, WhomAGroupWaitsForIsSaidNowAndThen) {
   EXPECT_NE(last(kA, "members"), nullptr);
 }
 
+// It may have been challenged, and its proof would be for an epoch that has begun.
+TEST_F(CoordinatorTest, WhoSpeaksOfALargerGroupIsToldWhenASmallerOneBegins) {
+  join(kA, 0, 2);
+  coordinator_.on_message(kC, join_of(kC, 5, 6));
+  ASSERT_NE(last(kC, "challenge"), nullptr);
+  join(kB, 1, 2);
+  EXPECT_NE(last(kA, "members"), nullptr);
+  EXPECT_EQ(last(kC, "members"), nullptr);
+  expect_refused(kC, Errc::wrong_size, "another size");
+}
+
 TEST_F(CoordinatorTest, TheLeastOfAllLimitsIsAgreed) {
   json other = join_of(kB, 1, 2);
   other["lanes"] = 1;
