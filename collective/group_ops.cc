@@ -211,7 +211,7 @@ bool GroupOps::on_announce(std::uint32_t node, const OpKey& key, const wire::Ann
     fail(id, {Errc::group_left, rank, left_text(rank).data()});
     return true;
   }
-  if (ops_.is_dropped(key.tensor) && !all_here) {
+  if (!all_here && ops_.is_dropped(key.tensor)) {
     const std::uint32_t rank = shape_.ranks[shape_.node][0];
     fail(id, {Errc::cancelled, rank, released_text(rank).data()});
     return true;

@@ -261,13 +261,17 @@ def test_a_dropped_ticket_keeps_no_place(nodes, caplog):
     run_ranks(nodes, 2, work)
 
 
+def follow(group, tensor):
+    """Rank 1 submits when the other's operation is in flight."""
+    group.barrier().wait()
+    group.all_reduce(gradient(1, 0), tensor=tensor).wait()
+
+
 def test_what_is_in_flight_outlives_its_references(nodes):
     def work(group):
         tensor = declare(group, group.rank == 0)
         if group.rank == 1:
-            group.barrier().wait()
-            group.all_reduce(gradient(1, 0), tensor=tensor).wait()
-            return
+            return follow(group, tensor)
         values = Values(gradient(0, 0))
         ticket = device(group.client).bind(tensor).all_reduce(values.address)
         del tensor
@@ -344,9 +348,7 @@ def test_a_child_that_is_forked_while_another_thread_waits_does_not_hang(nodes):
     def work(group):
         tensor = declare(group, group.rank == 0)
         if group.rank == 1:
-            group.barrier().wait()
-            group.all_reduce(gradient(1, 0), tensor=tensor).wait()
-            return
+            return follow(group, tensor)
         values = Values(gradient(0, 0))
         gpu = device(group.client)
         bound = gpu.bind(tensor)
