@@ -11,7 +11,7 @@ namespace tern::daemon {
 // two calls anything may have come and gone: a source keeps the key of what it has listed last.
 using RowSource = std::function<bool(nlohmann::json& rows)>;
 
-// Of one call: a row takes some ten microseconds, and to pass over what is not shown some ten
+// Of one call: a row takes some tens of microseconds, and to pass over what is not shown some ten
 // nanoseconds.
 inline constexpr std::size_t kRowsOfCall = 32;
 inline constexpr std::size_t kPassedOfCall = 1024;
