@@ -44,7 +44,9 @@ ErrorGuard::ErrorGuard(Level level, Bounds bounds, const GuardSettings& settings
 void ErrorGuard::observe(const ErrorSample& sample) noexcept {
   ++ops_;
   if (cautious_ops_ > 0 && --cautious_ops_ == 0) alarm_ = Alarm::none;
-  if (sample.nonfinite) return raise(Alarm::nonfinite);
+  // Energies are summed as f32. What is usual must not learn from one that has overflowed.
+  const bool is_known = std::isfinite(sample.energy()) && std::isfinite(sample.residual_energy());
+  if (sample.nonfinite || !is_known) return raise(Alarm::nonfinite);
   if (!(sample.energy() > 0.0)) return;
   observe(sample.contributions, contributions_);
   observe(sample.results, results_);

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <limits>
 #include <random>
 
 namespace tern::tuner {
@@ -123,6 +124,25 @@ TEST(ErrorGuard, AValueThatIsNotFiniteIsAnAlarm) {
   guard.observe(kNotFinite);
   EXPECT_EQ(guard.alarm(), Alarm::nonfinite);
   EXPECT_EQ(guard.bounds(), bounds_of(Level::conservative));
+}
+
+// As of one step with finite gradients that are very long.
+TEST(ErrorGuard, AnEnergyThatHasOverflowedIsAnAlarmAndNotUsual) {
+  constexpr double kInfinite = std::numeric_limits<double>::infinity();
+  for (const ErrorSample& overflowed :
+       {ErrorSample{{kInfinite, 0.0, 1000}, {}, false},
+        ErrorSample{{1.0, kInfinite, 1000}, {}, false},
+        ErrorSample{{1.0, 0.0, 1000}, {kInfinite, 0.0, 9}, false}}) {
+    ErrorGuard guard = guard_of(Level::balanced);
+    for (int op = 0; op < 20; ++op) guard.observe(sample(1.0));
+    guard.observe(overflowed);
+    EXPECT_EQ(guard.alarm(), Alarm::nonfinite);
+    for (int op = 0; op < 20; ++op) guard.observe(sample(1.0));
+    EXPECT_EQ(guard.alarm(), Alarm::none);
+    guard.observe(sample(1.0, 100.0));
+    EXPECT_EQ(guard.alarm(), Alarm::residual_growth);
+    EXPECT_NEAR(guard.residual_ratio(), 100.0, 1.0);
+  }
 }
 
 TEST(ErrorGuard, ASecondAlarmGoesAnotherRungDown) {
