@@ -191,27 +191,36 @@ Finding examine_security(const Machine& machine, const json& status) {
     return {Grade::advice, "security", "what nodes send each other is neither encrypted nor proved",
             "peer_security = \"tls\" or \"key\", docs/security.md: five commands"};
   }
-  constexpr std::int64_t kDay = 86'400;
-  const auto certificates = status.is_object() ? status.find("certificates") : status.end();
-  for (const json& one : certificates != status.end() ? *certificates : json::array()) {
-    const auto end = one.find("not_after_s");
-    if (end == one.end() || !end->is_number_integer()) continue;
-    const std::int64_t left_s = end->get<std::int64_t>() - machine.unix_s;
-    const std::string found = fmt::format("the certificate of {} ends on {}",
-                                          text_field(one, "subject"), text_field(one, "expires"));
-    if (left_s < 30 * kDay) {
-      return {left_s < 0 ? Grade::fault : Grade::advice, "security", found,
-              "`ternctl pki issue` makes a new one, `systemctl reload ternd` reads it"};
+  const auto found = status.is_object() ? status.find("certificates") : status.end();
+  const json certificates = found != status.end() ? *found : json::array();
+  // What ends others' trust now comes before what will.
+  const auto ends_before = [&](std::int64_t unix_s) -> const json* {
+    for (const json& one : certificates) {
+      const auto end = one.find("not_after_s");
+      const bool is_known = end != one.end() && end->is_number_integer();
+      if (is_known && end->get<std::int64_t>() < unix_s) return &one;
     }
-  }
+    return nullptr;
+  };
+  const auto says_its_end = [](Grade grade, const json& one) -> Finding {
+    return {grade, "security",
+            fmt::format("the certificate of {} ends on {}", text_field(one, "subject"),
+                        text_field(one, "expires")),
+            "`ternctl pki issue` makes a new one, `systemctl reload ternd` reads it"};
+  };
+  if (const json* one = ends_before(machine.unix_s)) return says_its_end(Grade::fault, *one);
   const std::string host = host_of(text_field(status, "advertise"));
-  for (const json& one : certificates != status.end() ? *certificates : json::array()) {
+  for (const json& one : certificates) {
     if (text_field(one, "kind") != "node" || is_for(one, host)) continue;
     return {
         Grade::fault, "security",
         fmt::format("the certificate of {} is not for {}, which other nodes dial: they refuse it",
                     text_field(one, "subject"), printable(host)),
         "`ternctl pki issue` one with that name, or correct `advertise`"};
+  }
+  constexpr std::int64_t kSoon = 30 * 86'400;
+  if (const json* one = ends_before(machine.unix_s + kSoon)) {
+    return says_its_end(Grade::advice, *one);
   }
   return {Grade::good, "security", "between nodes: " + mode, ""};
 }

@@ -95,6 +95,24 @@ TEST(Doctor, WarnsOfCertificatesThatEnd) {
   expect(ends(-1), Grade::fault, "node1 ends on some day", "reload ternd");
 }
 
+TEST(Doctor, OfCertificatesSaysFirstWhatIsAFaultNow) {
+  Node node;
+  node.status["peer_security"] = "tls";
+  node.status["advertise"] = "10.0.0.5:7700";
+  const auto certificate = [&](const char* kind, const char* subject, std::int64_t days) {
+    return json{{"kind", kind},
+                {"subject", subject},
+                {"names", {subject}},
+                {"expires", "some day"},
+                {"not_after_s", node.machine.unix_s + days * 86'400}};
+  };
+  node.status["certificates"] =
+      json::array({certificate("authority", "CA", 20), certificate("node", "10.0.0.5", -1)});
+  expect(node.about("security"), Grade::fault, "10.0.0.5 ends on some day", "reload ternd");
+  node.status["certificates"] = json::array({certificate("node", "node5", 20)});
+  expect(node.about("security"), Grade::fault, "node5 is not for 10.0.0.5", "advertise");
+}
+
 TEST(Doctor, SaysHowToTurnHugePagesOn) {
   Node node;
   node.machine.huge_pages = "always within_size advise [never] deny force";
