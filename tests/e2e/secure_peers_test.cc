@@ -154,14 +154,14 @@ TEST_F(SecurePeers, RefuseAnotherKey) {
 }
 
 TEST_F(SecurePeers, WarnOfACertificateThatEndsSoon) {
-  Cluster cluster(1, certified("one", "node1", days(-1, 20)));
+  Cluster cluster(1, certified("one", "127.0.0.1", days(-1, 20)));
   ASSERT_TRUE(cluster.running());
   EXPECT_TRUE(eventually([&] {
-    return text_of(cluster[0].log_path()).find("\"node1\" expires on 20") != std::string::npos;
+    return text_of(cluster[0].log_path()).find("\"127.0.0.1\" expires on 20") != std::string::npos;
   }));
   EXPECT_THAT(text_of(cluster[0].log_path()),
               AllOf(HasSubstr("days; `ternctl pki issue`"), HasSubstr("warn")));
-  EXPECT_THAT(cluster[0].ternctl({"doctor"}), HasSubstr("the certificate of node1 ends on 20"));
+  EXPECT_THAT(cluster[0].ternctl({"doctor"}), HasSubstr("the certificate of 127.0.0.1 ends on 20"));
 }
 
 TEST_F(SecurePeers, NewCertificatesCountFromAReloadOn) {
