@@ -218,8 +218,8 @@ Finding examine_security(const Machine& machine, const json& status) {
                     text_field(one, "subject"), printable(host)),
         "`ternctl pki issue` one with that name, or correct `advertise`"};
   }
-  constexpr std::int64_t kSoon = 30 * 86'400;
-  if (const json* one = ends_before(machine.unix_s + kSoon)) {
+  constexpr std::int64_t kDay = 86'400;
+  if (const json* one = ends_before(machine.unix_s + 30 * kDay)) {
     return says_its_end(Grade::advice, *one);
   }
   return {Grade::good, "security", "between nodes: " + mode, ""};
