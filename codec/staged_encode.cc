@@ -36,7 +36,9 @@ class Encoding {
         workspace_(workspace),
         count_(request.input.size()),
         sums_(workspace.sums().data()),
-        sparse_(request.sparsify && recipe.sparsifier.kind != sparsifier::Kind::none) {}
+        sparse_(request.sparsify && recipe.sparsifier.kind != sparsifier::Kind::none) {
+    if (request.codebook != nullptr) std::copy_n(request.codebook, kCodebookLevels, codebook_);
+  }
 
   EncodeResult run(wire::BlockHeader& header_out) noexcept {
     if (!(in_pieces() ? encode_pieces() : encode_whole(header_out))) {
@@ -46,6 +48,7 @@ class Encoding {
       return result;
     }
     in_pieces() ? remember_pieces() : remember();
+    if (request_.codebook != nullptr) std::copy_n(codebook_, kCodebookLevels, request_.codebook);
     finish_header(header_out);
     EncodeResult result;
     result.payload_bytes = static_cast<std::uint32_t>(used_);
@@ -174,7 +177,7 @@ class Encoding {
     input.key = request_.key;
     input.position = static_cast<std::uint32_t>(begin);
     input.contractive = recipe_.memory == Memory::ef || recipe_.memory == Memory::ef21;
-    input.codebook = request_.codebook;
+    input.codebook = request_.codebook != nullptr ? codebook_ : nullptr;
     return quantizer::quantize(body_.params, input, side, body);
   }
 
@@ -331,6 +334,8 @@ class Encoding {
   std::byte* codes_ = nullptr;
   std::size_t used_ = 0;
   wire::BlockHeader threelc_header_;
+  // Trained here, because what the codes stand for may yet not fit what is delivered.
+  float codebook_[kCodebookLevels] = {};
   alignas(64) float input_lanes_[kScanLanes] = {};
   alignas(64) float left_lanes_[kResidualLanes] = {};
 };

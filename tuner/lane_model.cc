@@ -37,13 +37,12 @@ void LaneModel::learn(const LaneMeasurement& lane, double load) noexcept {
   matrix_[2] += scale * blocks * blocks;
   vector_[0] += scale * bytes * work;
   vector_[1] += scale * blocks * work;
-  const LaneCost usual;
   const double chunk = 64.0 * 1024.0;
   const double a = matrix_[0] + chunk * chunk;
   const double b = matrix_[1];
   const double c = matrix_[2] + 1.0;
-  const double u = vector_[0] + chunk * chunk * usual.byte_ns;
-  const double v = vector_[1] + usual.chunk_ns;
+  const double u = vector_[0] + chunk * chunk * usual_.byte_ns;
+  const double v = vector_[1] + usual_.chunk_ns;
   const double determinant = a * c - b * b;
   cost_.byte_ns = std::clamp((u * c - v * b) / determinant, 0.02, 4.0);
   cost_.chunk_ns = std::clamp((a * v - b * u) / determinant, 200.0, 200'000.0);

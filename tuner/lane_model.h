@@ -23,7 +23,8 @@ class LaneModel {
  public:
   // Of a lane whose core is its own.
   const LaneCost& cost() const noexcept { return cost_; }
-  void set_cost(const LaneCost& cost) noexcept { cost_ = cost; }
+  // Is what is usual from now on.
+  void set_cost(const LaneCost& cost) noexcept { cost_ = usual_ = cost; }
 
   // How much longer the lane took than it would on a core of its own; 0: this interval does not
   // say, because most of it was coding or too little is known yet.
@@ -34,6 +35,7 @@ class LaneModel {
 
  private:
   LaneCost cost_;
+  LaneCost usual_;
   // Normal equations, faded: [bytes^2, bytes blocks, blocks^2], and the right side.
   std::array<double, 3> matrix_{};
   std::array<double, 2> vector_{};

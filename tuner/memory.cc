@@ -5,6 +5,8 @@
 
 #include <cmath>
 #include <nlohmann/json.hpp>
+#include <string_view>
+#include <unordered_set>
 
 #include "tuner/tuner.h"
 
@@ -51,8 +53,12 @@ json Tuner::remember() const {
                               const CandidateRecord& record) {
     if (record.measured && recipe != "raw") tensors[name][recipe] = to_json(record);
   };
-  for (const auto& [name, remembered] : remembered_) {
-    for (const auto& [recipe, record] : remembered.records) add(name, recipe, record);
+  json undeclared = json::array();
+  std::unordered_set<std::string_view> declared;
+  for (const auto& [key, tensor] : tensors_) declared.insert(tensor.info.name);
+  for (const auto& [name, records] : remembered_.entries()) {
+    for (const auto& [recipe, record] : records) add(name, recipe, record);
+    if (tensors.contains(name) && !declared.contains(name)) undeclared.push_back(name);
   }
   for (const auto& [key, tensor] : tensors_) {
     const auto records = tensor.policy->records();
@@ -75,6 +81,7 @@ json Tuner::remember() const {
   }
   return {{"version", kVersion},
           {"tensors", tensors},
+          {"undeclared", undeclared},  // the longest unused one first
           {"speeds", speeds},
           {"peers", peers},
           {"byte_ns", lane_.cost().byte_ns},
@@ -82,7 +89,7 @@ json Tuner::remember() const {
 }
 
 Status Tuner::recall(const json& memory) {
-  std::map<std::string, Remembered> tensors;
+  TensorMemory tensors(kMostRecalled);
   auto speeds = speeds_;
   std::map<PeerKey, double> rates;
   LaneCost lane;
@@ -90,10 +97,18 @@ Status Tuner::recall(const json& memory) {
     if (memory.at("version").get<int>() != kVersion) {
       return fail(Errc::version_mismatch, fmt::format("it is not of version {}", kVersion));
     }
-    for (const auto& [name, recipes] : memory.at("tensors").items()) {
-      for (const auto& [recipe, object] : recipes.items()) {
-        tensors[name].records[recipe] = record_of(object);
-      }
+    const auto take = [&tensors](const std::string& name, const json& recipes) {
+      TensorMemory::Records& records = tensors.renew(name);
+      for (const auto& [recipe, object] : recipes.items()) records[recipe] = record_of(object);
+    };
+    const json& described = memory.at("tensors");
+    std::unordered_set<std::string> undeclared;
+    for (const json& one : memory.value("undeclared", json::array())) {  // an older file has none
+      const auto& name = one.get_ref<const std::string&>();
+      if (undeclared.insert(name).second) take(name, described.at(name));
+    }
+    for (const auto& [name, recipes] : described.items()) {
+      if (!undeclared.contains(name)) take(name, recipes);
     }
     for (std::size_t i = 1; i < candidates_.size(); ++i) {
       const auto found = memory.at("speeds").find(candidates_[i].recipe);
@@ -115,6 +130,7 @@ Status Tuner::recall(const json& memory) {
     return fail(Errc::invalid_argument, error.what());
   }
   remembered_ = std::move(tensors);
+  remembered_.set_most(kMostRemembered);
   speeds_ = std::move(speeds);
   lane_.set_cost(lane);
   for (const auto& [key, rate] : rates) peers_[key].window.observe(rate, false);

@@ -8,7 +8,6 @@
 namespace tern::tuner {
 namespace {
 
-constexpr std::size_t kMaxRemembered = 4'096;  // tensors
 // Of a chunk: blocks as large as this show more of a link than a burst would.
 constexpr double kLargeBlock = 0.25;
 constexpr double kBeyondBursts = 256 << 10;  // bytes to a peer
@@ -35,11 +34,10 @@ void Tuner::add_tensor(TensorKey key, TensorInfo info) {
       std::make_unique<TensorPolicy>(candidates_, info.shape, caution, settings_.policy);
   tensor.policy->exclude(info.unusable);
   for (const PeerKey& peer : info.peers) tensor.peers.push_back(&peers_[peer]);
-  const auto known = remembered_.find(info.name);
-  if (known != remembered_.end()) {
+  if (const TensorMemory::Records* const known = remembered_.use(info.name)) {
     for (std::size_t i = 0; i < candidates_.size(); ++i) {
-      const auto record = known->second.records.find(candidates_[i].recipe);
-      if (record != known->second.records.end()) tensor.policy->records()[i] = record->second;
+      const auto record = known->find(candidates_[i].recipe);
+      if (record != known->end()) tensor.policy->records()[i] = record->second;
     }
   }
   tensor.info = std::move(info);
@@ -49,14 +47,12 @@ void Tuner::add_tensor(TensorKey key, TensorInfo info) {
 void Tuner::remove_tensor(TensorKey key) {
   const auto found = tensors_.find(key);
   if (found == tensors_.end()) return;
-  // Names of jobs that never come back must not pile up: somebody makes room.
-  if (remembered_.size() >= kMaxRemembered) remembered_.erase(remembered_.begin());
-  Remembered& remembered = remembered_[found->second.info.name];
+  TensorMemory::Records& remembered = remembered_.renew(found->second.info.name);
   const auto records = found->second.policy->records();
   for (std::size_t i = 0; i < candidates_.size(); ++i) {
     CandidateRecord record = records[i];
     record.fit_op = 0;
-    remembered.records[candidates_[i].recipe] = record;
+    remembered[candidates_[i].recipe] = record;
   }
   tensors_.erase(found);
 }

@@ -25,6 +25,7 @@
 #include "tuner/lane_model.h"
 #include "tuner/level.h"
 #include "tuner/rate_window.h"
+#include "tuner/tensor_memory.h"
 #include "tuner/tensor_policy.h"
 
 namespace tern::tuner {
@@ -119,10 +120,16 @@ class Tuner {
 
   // ---- Across a restart (memory.cc) ----
   nlohmann::json remember() const;
-  // Nothing of a damaged memory is taken.
+  // Nothing of a damaged memory is taken. Of more than kMostRecalled tensors the longest unused
+  // ones are left out.
   Status recall(const nlohmann::json& memory);
 
  private:
+  // Tensors that are not declared. Of a recalled memory more may be: those that were declared when
+  // it was written are likely to be so again.
+  static constexpr std::size_t kMostRemembered = 4'096;
+  static constexpr std::size_t kMostRecalled = 65'536;
+
   struct Peer {
     RateWindow window;
     double inbound = 0.0;
@@ -138,11 +145,6 @@ class Tuner {
     // From one lane to the other, wake-ups included, as ops in one hop show; 0: not known.
     double hop_ns = 0.0;
   };
-  // What is known of a tensor that is not declared at present.
-  struct Remembered {
-    std::map<std::string, CandidateRecord> records;  // by recipe
-  };
-
   void learn_coding(const Tensor& tensor, const OpMeasurement& measured);
   void learn_passage(const Tensor& tensor, const SentOp& op);
   void learn_hop(Tensor& tensor, const SentOp& op) const;
@@ -156,7 +158,7 @@ class Tuner {
   Drift load_;  // time that lanes take by what they take on cores of their own
   std::map<PeerKey, Peer> peers_;
   std::map<TensorKey, Tensor> tensors_;
-  std::map<std::string, Remembered> remembered_;
+  TensorMemory remembered_{kMostRemembered};
   mutable std::vector<CodecCost> costs_;
   mutable std::vector<const RateWindow*> windows_;
   mutable std::vector<double> inbound_;

@@ -4,9 +4,9 @@ namespace tern::daemon {
 
 void UserLog::tell_left_out() {
   constexpr std::uint64_t kTellEveryNs = 1'000'000'000;
-  constexpr std::array<const char*, kTopics> kNames{"clients that came or went", "groups",
-                                                    "operations that failed",
-                                                    "codec states that were reset"};
+  constexpr std::array<const char*, kTopics> kNames{
+      "clients that came or went", "groups", "operations that failed",
+      "codec states that were reset", "recipes of tensors"};
   const std::uint64_t now = clock_.now_ns();
   if (now < tell_due_ns_) return;
   tell_due_ns_ = now + kTellEveryNs;

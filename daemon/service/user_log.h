@@ -15,7 +15,7 @@ namespace tern::daemon {
 
 // What a line is about. Each has a budget of its own: operations that fail without end hide nobody
 // who comes and goes.
-enum class LogTopic : std::uint8_t { clients, groups, ops, states };
+enum class LogTopic : std::uint8_t { clients, groups, ops, states, recipes };
 
 // The lines of which a user may cause as many as it likes: those of each topic are limited, and the
 // log says how many were left out.
@@ -42,14 +42,15 @@ class UserLog {
   void tell_left_out();
 
  private:
-  static constexpr std::size_t kTopics = 4;
+  static constexpr std::size_t kTopics = 5;
   // Of each user: all of its clients may come at once, and go.
   static constexpr std::uint64_t kLinesAtOnce = 128;
   using Budget = LogBudget<std::uint32_t>;
 
   const Clock& clock_;
   std::array<Budget, kTopics> budgets_{Budget(kLinesAtOnce), Budget(kLinesAtOnce),
-                                       Budget(kLinesAtOnce), Budget(kLinesAtOnce)};
+                                       Budget(kLinesAtOnce), Budget(kLinesAtOnce),
+                                       Budget(kLinesAtOnce)};
   std::uint64_t tell_due_ns_ = 0;
 };
 

@@ -8,8 +8,6 @@
 #include <filesystem>
 #include <sstream>
 
-#include "daemon/service/log.h"
-
 namespace tern::daemon {
 namespace {
 
@@ -50,8 +48,8 @@ std::ofstream* ChoiceLogs::log_of(const MemberGroup& group) {
   if (!std::filesystem::exists(path, error)) log.open(path);
   if (!log.is_open() ||
       !(log << tuner::choice_log_head(version_of(group.cut), eager_form_of(group)))) {
-    log_about(log_fields(group), spdlog::level::warn,
-              "cannot write the log of choices {}: this epoch cannot be replayed", path);
+    log_.write({LogTopic::groups, group.account, spdlog::level::warn, log_fields(group)},
+               "cannot write the log of choices {}: this epoch cannot be replayed", path);
     log.close();
     return nullptr;
   }
@@ -63,10 +61,12 @@ void ChoiceLogs::write(const MemberGroup& group, const tuner::LoggedOp& op) {
   if (log == nullptr) return;
   *log << tuner::format(op) << std::flush;
   if (*log) return;
-  log_about({.job = group.job, .group = short_uid(group.uid), .tensor = op.tensor},
-            spdlog::level::warn,
-            "the log of choices of group {} cannot be written any more: {}; it ends here",
-            short_uid(group.uid), std::strerror(errno));
+  log_.write({LogTopic::groups,
+              group.account,
+              spdlog::level::warn,
+              {.job = group.job, .group = short_uid(group.uid), .tensor = op.tensor}},
+             "the log of choices of group {} cannot be written any more: {}; it ends here",
+             short_uid(group.uid), std::strerror(errno));
   log->close();
 }
 

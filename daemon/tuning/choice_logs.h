@@ -13,6 +13,7 @@
 
 #include "base/result.h"
 #include "daemon/membership/member_group.h"
+#include "daemon/service/user_log.h"
 #include "daemon/tensor/tensor_state.h"
 #include "daemon/tensor/tensor_tuning.h"
 #include "tuner/choice_log.h"
@@ -22,9 +23,9 @@ namespace tern::daemon {
 
 class ChoiceLogs {
  public:
-  // `directory`: empty, and none are written or replayed. The candidates outlive this.
-  ChoiceLogs(std::string directory, std::span<const tuner::Candidate> candidates)
-      : directory_(std::move(directory)), candidates_(candidates) {}
+  // `directory`: empty, and none are written or replayed. Candidates and log outlive this.
+  ChoiceLogs(std::string directory, std::span<const tuner::Candidate> candidates, UserLog& log)
+      : directory_(std::move(directory)), candidates_(candidates), log_(log) {}
 
   // ---- Written. A log that cannot be written ends, and the daemon's log says so once. ----
   // Whether the group's epoch has one now. It is made the first time; none is overwritten.
@@ -53,6 +54,7 @@ class ChoiceLogs {
 
   std::string directory_;
   std::span<const tuner::Candidate> candidates_;
+  UserLog& log_;
   std::map<std::uint64_t, std::ofstream> logs_;  // by group number
 };
 

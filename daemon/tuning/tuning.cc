@@ -57,7 +57,7 @@ Tuning::Tuning(const TuningSettings& settings, const Clock& clock, Candidates ca
       tuner_(std::move(candidates.texts)),
       list_(list_of(tuner_.candidates())),
       memory_(settings.memory_file, clock),
-      logs_(settings.choice_directory, tuner_.candidates()) {}
+      logs_(settings.choice_directory, tuner_.candidates(), log_) {}
 
 Tuning::~Tuning() = default;
 
@@ -135,6 +135,7 @@ Status Tuning::begin(MemberGroup& group, TensorState& state, const std::string& 
   tuned.job = group.job;
   tuned.group = group.uid.substr(0, 8);
   tuned.users = group.users;
+  tuned.account = group.account;
   tuned.own_level = level;
   tuned.lanes = group.lane_count;
   tuned.lead_lane = static_cast<std::uint32_t>((state.id & shm::kSpreadMask) % group.lane_count);
@@ -185,9 +186,12 @@ void Tuning::publish(std::uint64_t number, Tuned& tuned) {
   if (policy.switches() != tuned.switches && !tuned.published.empty()) {
     tuned.switches = policy.switches();
     ++switches_;
-    log_about({.job = tuned.job, .group = tuned.group, .tensor = tuned.name}, spdlog::level::info,
-              "tensor {}: {}, was {}: {}", tuned.name, tuner_.choice_text(choice),
-              tuner_.choice_text(tuned.published.back().choice), tuner_.view(number).reason);
+    log_.write({LogTopic::recipes,
+                tuned.account,
+                spdlog::level::info,
+                {.job = tuned.job, .group = tuned.group, .tensor = tuned.name}},
+               "tensor {}: {}, was {}: {}", tuned.name, tuner_.choice_text(choice),
+               tuner_.choice_text(tuned.published.back().choice), tuner_.view(number).reason);
   }
   const std::uint32_t version = tuned.published.empty() ? 1 : tuned.published.back().version + 1;
   if (tuned.published.size() == kHistory) tuned.published.pop_front();
@@ -371,6 +375,7 @@ std::uint64_t Tuning::next_deadline_ns() const {
 }
 
 int Tuning::do_work() {
+  log_.tell_left_out();
   if (tensors_.empty() && shadow_ == nullptr) return 0;
   const Spent spent(*this);
   const int work = take_results();

@@ -21,6 +21,7 @@
 #include "daemon/lane/lane_settings.h"
 #include "daemon/lane/shadow.h"
 #include "daemon/membership/member_group.h"
+#include "daemon/service/user_log.h"
 #include "daemon/tuning/candidates.h"
 #include "daemon/tuning/choice_logs.h"
 #include "daemon/tuning/lane_work.h"
@@ -94,6 +95,7 @@ class Tuning {
     TensorTuning* tuning = nullptr;
     std::string name, job, group;
     std::vector<std::uint32_t> users;  // of the group
+    std::uint32_t account = 0;         // as MemberGroup's
     std::string own_level;             // of the declaration
     std::uint32_t lead_lane = 0;
     std::uint32_t lanes = 1;
@@ -148,6 +150,7 @@ class Tuning {
   tuner::Tuner tuner_;
   std::uint16_t list_;  // which list of candidates it is, for other nodes
   TunerMemory memory_;
+  UserLog log_{clock_};
   ChoiceLogs logs_;
   LaneWork lanes_;
   Shadow* shadow_ = nullptr;

@@ -63,6 +63,22 @@ TEST(ShiftStream, AGapIsRefusedAndStepZeroBeginsAnew) {
   EXPECT_EQ(bits_of(shift), bits_of(sender));
 }
 
+// A level that the delivered type cannot have: the codebook of the steps before stays.
+TEST(Lloyd, ABlockThatFailsTrainsNothing) {
+  const Recipe recipe = recipe_of("ef(lloyd:bits=2)");
+  std::vector<float> residual(512, 0.0f), codebook(kCodebookLevels, 0.0f);
+  EncodeRequest request;
+  request.delivered = DType::f16;
+  request.codebook = codebook.data();
+  auto values = gaussian(512, 5);
+  EXPECT_FALSE(encode_block(recipe, values, residual, request).result.nonfinite);
+  const auto before = codebook;
+  EXPECT_NE(before[0], 0.0f);
+  for (float& value : values) value *= 1e6f;
+  EXPECT_TRUE(encode_block(recipe, values, residual, request).result.nonfinite);
+  EXPECT_EQ(codebook, before);
+}
+
 class ErrorFeedback : public testing::TestWithParam<std::string> {};
 INSTANTIATE_TEST_SUITE_P(Recipes, ErrorFeedback,
                          testing::Values("ef(bf16)", "ef(fp8)", "ef(mxfp4)", "ef(int:bits=4)",

@@ -52,6 +52,19 @@ TEST(LaneModel, SoonForgetsTheFirstIntervals) {
   EXPECT_NEAR(model.cost().byte_ns, 0.7, 0.15);
 }
 
+// What was learnt before a restart is not unlearnt by the first interval after it.
+TEST(LaneModel, GoesOnFromWhatItIsTold) {
+  LaneModel model;
+  model.set_cost({2.5, 60'000.0});
+  LaneMeasurement one;
+  one.blocks = 1;
+  one.wire_bytes = 1000;
+  one.busy_ns = 2.5 * 1000 + 60'000.0;
+  model.learn(one, 1.0);
+  EXPECT_NEAR(model.cost().byte_ns, 2.5, 1e-6);
+  EXPECT_NEAR(model.cost().chunk_ns, 60'000.0, 1e-3);
+}
+
 TEST(LaneModel, SaysNothingOfALaneThatCodes) {
   RecordProperty("seed", static_cast<int>(kSeed));
   std::mt19937_64 engine(kSeed);

@@ -5,6 +5,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "tests/daemon/service/log_lines.h"
 #include "tuning_rig.h"
 
 namespace tern::daemon::tuning_test {
@@ -83,6 +84,20 @@ TEST_F(LoggingTuning, WhatCannotBeLoggedGoesOn) {
   ASSERT_TRUE(begin(*state));
   EXPECT_FALSE(state->tuning->logged);
   use(*state, 0, 0);
+}
+
+TEST_F(LoggingTuning, SaysOfManyGroupsOnlySoMuchThatTheyCannotBeLogged) {
+  settings.choice_directory = folder.file("missing");
+  restart();
+  const LogLines lines;
+  for (std::uint64_t number = 100; number < 300; ++number) {
+    const auto many = group_of(kAlice, number);
+    const auto state = declare();
+    ASSERT_TRUE(tuning->begin(*many, *state, "", ""));
+    tuning->end(*state);
+  }
+  EXPECT_EQ(lines.seen().size(), 128u);
+  EXPECT_THAT(lines.seen().front(), HasSubstr("cannot write the log of choices"));
 }
 
 TEST_F(LoggingTuning, IsReplayedOnEachLane) {

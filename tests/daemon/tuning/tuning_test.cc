@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "tests/daemon/control/all_rows.h"
+#include "tests/daemon/service/log_lines.h"
 #include "tuning_rig.h"
 
 namespace tern::daemon::tuning_test {
@@ -300,6 +301,22 @@ TEST_F(TuningTest, CountsDecisionsAndSwitches) {
   EXPECT_EQ(tuning->counter_values()[4], shadow->disturbed());
   tuning->set_shadow(nullptr);
   EXPECT_EQ(tuning->counter_values()[4], 0u);
+}
+
+TEST_F(TuningTest, SaysOfManyTensorsOnlySoMuch) {
+  std::vector<std::unique_ptr<TensorState>> states;
+  for (int i = 0; i < 200; ++i) {
+    states.push_back(declare("t" + std::to_string(i)));
+    ASSERT_TRUE(begin(*states.back()));
+  }
+  const LogLines lines;
+  for (const auto& state : states) measure(*state);
+  clock.advance_ns(2 * kSecond);
+  tuning->do_work();
+  const auto seen = lines.seen();
+  ASSERT_GT(seen.size(), 100u) << "every change is said while there are few";
+  EXPECT_LT(seen.size(), 200u);
+  EXPECT_THAT(seen.back(), testing::HasSubstr("lines about recipes of tensors were left out"));
 }
 
 // ---- Across a restart
