@@ -206,6 +206,13 @@ TEST_F(WrapperOfThree, AnAllReduceOnATensorNeedsTheDeclaredElements) {
   expect_taken(group.all_reduce(floats, memory.first(8)));
 }
 
+// As every handle does.
+TEST_F(WrapperOfThree, ABatchKeepsItsTensor) {
+  Batch batch;
+  batch.add_all_reduce(group.declare<float>("floats", 8), memory.first(8));
+  expect_taken(group.submit(batch));
+}
+
 TEST_F(WrapperOfThree, SharesNeedACountForEachRank) {
   const In input = memory;
   for (const Counts& counts : {Counts{2}, Counts{2, 3}, Counts{2, 3, 4, 0}}) {

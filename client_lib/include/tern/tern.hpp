@@ -35,11 +35,11 @@ namespace tern {
 class Batch {
  public:
   Batch& add(tern_op_kind kind, const tern_op& op) {
-    ops_.push_back({kind, op, true});
+    ops_.push_back({kind, op, true, std::nullopt});
     return *this;
   }
   Batch& add_barrier() {
-    ops_.push_back({TERN_OP_BARRIER, TERN_OP_INIT, false});
+    ops_.push_back({TERN_OP_BARRIER, TERN_OP_INIT, false, std::nullopt});
     return *this;
   }
   // In place.
@@ -58,6 +58,7 @@ class Batch {
     tensor.require_operands(values);
     add_all_reduce(values, reduction);
     ops_.back().op.tensor = tensor.get();
+    ops_.back().tensor = tensor;
     return *this;
   }
   std::size_t size() const noexcept { return ops_.size(); }
@@ -75,6 +76,7 @@ class Batch {
     tern_op_kind kind;
     tern_op op;
     bool has_op;
+    std::optional<Tensor> tensor;  // kept alive
   };
   std::vector<Entry> ops_;
 };

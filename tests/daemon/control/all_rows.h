@@ -9,7 +9,7 @@
 namespace tern::daemon {
 
 // The whole list, as a client gets it.
-inline nlohmann::json all_rows(RowSource source) {
+inline nlohmann::json all_rows(const RowSource& source) {
   nlohmann::json all = nlohmann::json::array();
   for (bool more = true; more;) {
     nlohmann::json rows = nlohmann::json::array();
