@@ -59,6 +59,10 @@ class Selection {
     if (!settled) {
       key = at_least_one(bisect(all(), wanted, 0).key);
       made = gather(key, request_.elements);
+      // So many are the same that larger ones behind them may have been left out.
+      if (made == request_.limit && request_.limit < request_.elements) {
+        made = gather(key, wanted - count(all(), key + 1));
+      }
     }
     if (made == 0) {
       if (simt::thread() == 0) positions_.store(0, 0);

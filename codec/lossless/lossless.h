@@ -30,7 +30,7 @@ struct Stream {
 
 // Bytes that both directions of split and xor_delta need of `work.bytes`, for an array of that many
 // bytes.
-std::size_t work_bytes(std::size_t bytes) noexcept;
+std::size_t work_bytes(DType dtype, std::size_t bytes) noexcept;
 
 // Exponents apart from signs and mantissas, the exponents Huffman-coded. `in` may change meanwhile
 // (then the block decodes to values nobody asked for). The coded bytes, or 0: they do not fit.

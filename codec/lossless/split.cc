@@ -34,7 +34,9 @@ bool shape_of(DType dtype, std::size_t bytes, Shape& shape) noexcept {
 }  // namespace
 
 // Differences as long as the array, and the highest byte of each element.
-std::size_t work_bytes(std::size_t bytes) noexcept { return bytes + bytes / 2; }
+std::size_t work_bytes(DType dtype, std::size_t bytes) noexcept {
+  return bytes + bytes / (dtype == DType::f32 ? 4 : 2);
+}
 
 std::size_t split_encode(DType dtype, std::span<const std::byte> in, std::span<std::byte> out,
                          const Work& work) noexcept {

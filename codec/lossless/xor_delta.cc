@@ -38,7 +38,7 @@ bool are_elements(DType dtype, std::size_t bytes) noexcept {
 // Whether an array of so many bytes is one of the stream's.
 bool fits(const Stream& stream, std::size_t bytes, const Work& work) noexcept {
   return are_elements(stream.dtype, bytes) && stream.last.size() == bytes &&
-         work.bytes.size() >= work_bytes(bytes);
+         work.bytes.size() >= work_bytes(stream.dtype, bytes);
 }
 
 // Adds the differences of a block whose gaps are known to lie in the array.

@@ -93,6 +93,23 @@ std::size_t reduce(const TopkKernels& kernels, const Request& request, std::size
   return left;
 }
 
+// The wanted largest, where more have the magnitude of the last than are wanted of them: those at
+// lower positions.
+std::size_t lowest_of_equals(const Request& request, std::uint32_t key,
+                             std::size_t wanted) noexcept {
+  const float* const values = request.values.data();
+  const std::size_t elements = request.values.size();
+  std::size_t equal = wanted - topk_kernels().count(values, elements, key + 1);
+  std::size_t made = 0;
+  for (std::size_t i = 0; i < elements && made < wanted; ++i) {
+    const std::uint32_t own = key_of(values[i]);
+    if (own < key || (own == key && equal == 0)) continue;
+    equal -= own == key ? 1 : 0;
+    request.positions[made++] = static_cast<std::uint32_t>(i);
+  }
+  return made;
+}
+
 float scaled(std::uint32_t key, float factor) noexcept {
   return std::bit_cast<float>(key) * factor;
 }
@@ -115,6 +132,10 @@ std::size_t about(const Request& request, std::size_t wanted) noexcept {
     // The sample missed what matters, or many magnitudes are the same: then of all values.
     key = std::max(bisect(kernels, request.values, wanted).key, 1u);
     made = kernels.gather(request.values, key, {request.positions, limit});
+    // So many are the same that larger ones behind them may have been left out.
+    if (made == limit && limit < request.values.size()) {
+      made = lowest_of_equals(request, key, wanted);
+    }
   }
   if (made == 0) {
     // Nothing but zeros.
@@ -130,23 +151,14 @@ std::size_t about(const Request& request, std::size_t wanted) noexcept {
 
 std::size_t exactly(const Request& request, std::size_t wanted) noexcept {
   const TopkKernels& kernels = topk_kernels();
-  const float* const values = request.values.data();
-  const std::size_t elements = request.values.size();
   const auto [key, reached] = bisect(kernels, request.values, wanted);
   std::size_t made = 0;
   if (reached == wanted) {
     made = kernels.gather(request.values, key, {request.positions, wanted});
   } else {
-    // Several have the magnitude of the last: those at lower positions are kept.
-    std::size_t equal = wanted - kernels.count(values, elements, key + 1);
-    for (std::size_t i = 0; i < elements && made < wanted; ++i) {
-      const std::uint32_t own = key_of(values[i]);
-      if (own < key || (own == key && equal == 0)) continue;
-      equal -= own == key ? 1 : 0;
-      request.positions[made++] = static_cast<std::uint32_t>(i);
-    }
+    made = lowest_of_equals(request, key, wanted);
   }
-  take(values, request.positions, made, request.kept);
+  take(request.values.data(), request.positions, made, request.kept);
   return made;
 }
 

@@ -103,6 +103,8 @@ TEST_P(TopkEncode, InputsThatMoveTheThreshold) {
   expect_same_block(input, no_residual(kCount), {}, options_of(4));
   for (std::size_t i = 0; i < kCount; ++i) input[i] = 1.0f / static_cast<float>(i % 100 + 1);
   expect_same_block(input, no_residual(kCount), {}, options_of(5));
+  for (std::size_t i = 0; i < kCount; ++i) input[i] = i < kCount - 50 ? 1.0f : 100.0f;
+  expect_same_block(input, no_residual(kCount), {}, options_of(6));
 }
 
 TEST_P(TopkEncode, NonfiniteInputChangesNothing) {

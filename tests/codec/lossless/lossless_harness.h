@@ -51,8 +51,10 @@ inline ByteVector special_array(DType dtype, std::size_t count) {
 
 // What a call works on, each in guards.
 struct Places {
-  Places(std::size_t bytes, std::size_t room, std::size_t shift)
-      : last(bytes, shift), out(room, shift + 1, std::byte{0xa5}), work(work_bytes(bytes), shift) {}
+  Places(DType dtype, std::size_t bytes, std::size_t room, std::size_t shift)
+      : last(bytes, shift),
+        out(room, shift + 1, std::byte{0xa5}),
+        work(work_bytes(dtype, bytes), shift) {}
   bool intact() const { return last.intact() && out.intact() && work.intact(); }
 
   Guarded<std::byte> last;

@@ -6,7 +6,7 @@ namespace split_test {
 class Split : public testing::TestWithParam<std::string> {
  protected:
   ByteVector coded(DType dtype, const ByteVector& in, std::size_t room, std::size_t shift = 0) {
-    Places places(in.size(), room, shift);
+    Places places(dtype, in.size(), room, shift);
     const std::size_t bytes =
         split_encode(dtype, in, places.out.span(), {places.work.span(), scratch_});
     EXPECT_TRUE(places.intact());
@@ -14,7 +14,7 @@ class Split : public testing::TestWithParam<std::string> {
     return {places.out.data(), places.out.data() + bytes};
   }
   bool decoded(DType dtype, const ByteVector& in, ByteVector& out, std::size_t shift = 0) {
-    Places places(out.size(), out.size(), shift);
+    Places places(dtype, out.size(), out.size(), shift);
     const bool good = split_decode(dtype, in, places.out.span(), {places.work.span(), scratch_});
     EXPECT_TRUE(places.intact());
     std::copy_n(places.out.data(), out.size(), out.begin());

@@ -18,7 +18,7 @@ class XorDelta : public testing::TestWithParam<std::string> {
     return block;
   }
   ByteVector coded(DType dtype, const ByteVector& in, std::size_t room, std::size_t shift = 0) {
-    Places places(in.size(), room, shift);
+    Places places(dtype, in.size(), room, shift);
     std::copy(sent_.begin(), sent_.end(), places.last.data());
     const std::size_t bytes = xor_encode({dtype, places.last.span()}, in, places.out.span(),
                                          {places.work.span(), scratch_});
@@ -28,7 +28,7 @@ class XorDelta : public testing::TestWithParam<std::string> {
     return {places.out.data(), places.out.data() + bytes};
   }
   bool decoded(DType dtype, const ByteVector& in, ByteVector& out, std::size_t shift = 0) {
-    Places places(out.size(), out.size(), shift);
+    Places places(dtype, out.size(), out.size(), shift);
     std::copy(received_.begin(), received_.end(), places.last.data());
     const bool good = xor_decode({dtype, places.last.span()}, in, places.out.span(),
                                  {places.work.span(), scratch_});
@@ -108,6 +108,14 @@ TEST_P(XorDelta, BlockIsTheDocumentedOne) {
   ASSERT_EQ(block.size(), expected.size());
   for (std::size_t i = 0; i < block.size(); ++i) {
     EXPECT_EQ(std::to_integer<int>(block[i]), expected[i]) << i;
+  }
+}
+
+TEST_P(XorDelta, TheLargestChunkFitsTheWorkspace) {
+  Workspace workspace;
+  for (const DType dtype : {DType::f32, DType::bf16}) {
+    const std::size_t bytes = (dtype == DType::f32 ? 4 : 2) * wire::kMaxBlockElements;
+    EXPECT_GE(workspace.bytes().size(), work_bytes(dtype, bytes));
   }
 }
 

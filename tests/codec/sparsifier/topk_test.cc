@@ -107,6 +107,15 @@ TEST(TopK, CapsEqualMagnitudesAtTheBound) {
   }
 }
 
+TEST(TopK, EqualMagnitudesDoNotPushOutLargerOnesBehindThem) {
+  std::vector<float> values(65536, 1.0f);
+  std::fill(values.end() - 400, values.end(), -100.0f);
+  const Selected selected = select_guarded({.kind = Kind::topk, .share = 0.01f}, values);
+  EXPECT_EQ(selected.kept.size(), 655u);
+  EXPECT_EQ(std::count(selected.kept.begin(), selected.kept.end(), -100.0f), 400);
+  EXPECT_EQ(selected.positions[254], 254u);
+}
+
 TEST(TopK, IsBiased) { EXPECT_LT(omega({.kind = Kind::topk, .share = 0.1f}, 100), 0.0); }
 
 }  // namespace topk_test
