@@ -44,6 +44,7 @@ void Link::close() {
 bool Link::offer(std::unique_ptr<Incoming>& incoming, const wire::HelloBody& hello) {
   return state_->offer(incoming, hello);
 }
+bool Link::has_session(std::uint64_t session) const noexcept { return state_->session == session; }
 int Link::tick() { return state_->tick(); }
 std::uint64_t Link::next_deadline_ns() const noexcept { return state_->next_deadline_ns(); }
 void Link::add_decode_ns(std::uint64_t ns) noexcept { state_->arrivals.add_decode_ns(ns); }

@@ -116,6 +116,8 @@ class Link final : private ConnectionSink {
   // resume of this session, or refusal. False: it belongs to a new session of a peer that has given
   // this link up; this link is now lost, and the caller offers the connection to a new link.
   bool offer(std::unique_ptr<Incoming>& incoming, const wire::HelloBody& hello);
+  // Whether the peer resumes this link where its hello names that session.
+  bool has_session(std::uint64_t session) const noexcept;
 
   // Timers: connect and retry, heartbeat, delayed ack, timeouts. Cheap; call once per round of
   // do_work. Returns the amount of work done.

@@ -11,6 +11,7 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <string_view>
 #include <tuple>
 
 #include "base/errc.h"
@@ -33,6 +34,9 @@ struct Endpoint {
   }
 };
 std::string to_text(const Endpoint& endpoint);
+// One text for each address, however it is written: without brackets, and as IPv4 where a socket
+// that takes both writes it as IPv6. Names stay as they are.
+std::string canonical_host(std::string_view host);
 
 // Where an arriving payload goes: the first prefix.size() bytes to prefix, the rest to body.
 // Together exactly payload_bytes, or both empty: the payload is then read and thrown away.

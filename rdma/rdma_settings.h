@@ -30,7 +30,8 @@ struct RdmaSettings {
   std::uint64_t max_registered_bytes = 8ull << 30;  // of clients' and the lane's memory, per lane
   bool payload_crc = true;
   Choice choice = Choice::if_possible;
-  std::map<std::string, Choice> peer_choices;  // by address, for those that are treated otherwise
+  // For those that are treated otherwise, by net::canonical_host().
+  std::map<std::string, Choice> peer_choices;
   // Of the side that connects; the one that offers gives up after two thirds of it.
   std::uint64_t setup_timeout_ns = 900'000'000;
   std::uint64_t retry_ns = 10'000'000'000;  // after a failure RDMA is tried again

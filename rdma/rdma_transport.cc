@@ -79,13 +79,7 @@ std::shared_ptr<Device> RdmaTransport::device(std::string& why) {
 }
 
 Choice RdmaTransport::choice_for(std::string_view host) const {
-  // An IPv4 peer of a socket that takes both.
-  constexpr std::string_view kMapped = "[::ffff:";
-  if (host.starts_with(kMapped)) {
-    host.remove_prefix(kMapped.size());
-    host.remove_suffix(1);
-  }
-  const auto found = settings_.peer_choices.find(std::string(host));
+  const auto found = settings_.peer_choices.find(net::canonical_host(host));
   return found == settings_.peer_choices.end() ? settings_.choice : found->second;
 }
 

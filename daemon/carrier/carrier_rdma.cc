@@ -38,7 +38,8 @@ rdma::RdmaSettings rdma_settings(const Config& config) {
   // check_config() has read it before.
   const auto peers = parse_peer_transports(config.peer_transports);
   for (const auto& [host, transport] : *peers) {
-    settings.peer_choices[host] = forbidden ? rdma::Choice::never : choice_of(transport);
+    settings.peer_choices[net::canonical_host(host)] =
+        forbidden ? rdma::Choice::never : choice_of(transport);
   }
   return settings;
 }

@@ -83,11 +83,24 @@ LinkRef ControlLinks::open(const net::Endpoint& endpoint) {
   return add({}, endpoint, true).ref;
 }
 
+// Which that node has opened.
+bool ControlLinks::is_of(const Peer& peer, const wire::NodeId& node) {
+  return !peer.lost && peer.node == node && peer.endpoint.host.empty();
+}
+
 bool ControlLinks::adopt(std::unique_ptr<net::Incoming> incoming, const wire::HelloBody& hello) {
+  // Who resumes proves itself by the session. A new one may take the name of any node, and so may
+  // have a link that has nothing to do with the node's own.
+  const bool resumes =
+      hello.resume != 0 && std::any_of(peers_.begin(), peers_.end(), [&](auto& peer) {
+        return is_of(*peer, hello.node) && peer->link->has_session(hello.session);
+      });
   for (auto& peer : peers_) {
-    if (peer->lost || peer->node != hello.node || !peer->endpoint.host.empty()) continue;
-    // Who resumes proves itself by the session; a new one may take the name of any node.
-    if (hello.resume == 0 && peer->source != incoming->source) continue;
+    if (!is_of(*peer, hello.node)) continue;
+    if (resumes ? !peer->link->has_session(hello.session)
+                : hello.resume == 0 && peer->source != incoming->source) {
+      continue;
+    }
     if (peer->link->offer(incoming, hello)) return true;
   }
   std::string source = incoming->source;

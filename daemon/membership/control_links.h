@@ -112,6 +112,7 @@ class ControlLinks final : private net::LinkSink {
   void on_acked(net::Link&, std::uint64_t) override {}
   void on_lost(net::Link& link, Errc reason, const char* text) override;
   void on_breach(net::Link& link, const char* text) override;
+  static bool is_of(const Peer& peer, const wire::NodeId& node);
   static std::string name_of(const Peer& peer);
   void send(Peer& peer, const nlohmann::json& message);
   // So that as much more may be kept for the peer. Whoever holds most must go for it, perhaps the

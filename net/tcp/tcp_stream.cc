@@ -263,6 +263,7 @@ void TcpStream::detach() {
   phase_ = Phase::closed;
   Error ignored;
   lookup_.reset();
+  patience_.cancel();
   socket_.close(ignored);
 }
 

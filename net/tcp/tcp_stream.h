@@ -7,8 +7,11 @@
 #include <array>
 #include <boost/asio/buffer.hpp>
 #include <boost/asio/ip/tcp.hpp>
+#include <boost/asio/steady_timer.hpp>
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <deque>
 #include <memory>
 #include <optional>
 #include <span>
@@ -98,6 +101,7 @@ class TcpStream final : public std::enable_shared_from_this<TcpStream>,
   void look_up(const Endpoint& endpoint);
   void try_addresses(const NameLookups::Answer& answer, std::uint16_t port);
   void try_next_address(const std::string& last_trouble);
+  void on_no_answer(std::uint64_t attempt);
   int close(Errc reason, const char* text);
   int close_after(const Error& error);
 
@@ -123,7 +127,14 @@ class TcpStream final : public std::enable_shared_from_this<TcpStream>,
   Connection* connection_ = nullptr;
   boost::asio::ip::tcp::socket socket_;
   NameLookups::Request lookup_;
-  std::vector<boost::asio::ip::tcp::endpoint> addresses_;  // still to be tried, last first
+  // Still to be tried, in this order. That of the attempt under way is the first one.
+  struct Address {
+    boost::asio::ip::tcp::endpoint endpoint;
+    std::chrono::milliseconds patience;
+  };
+  std::deque<Address> addresses_;
+  std::uint64_t attempt_ = 0;
+  boost::asio::steady_timer patience_;  // with the attempt, where there is another address
   Phase phase_ = Phase::opening;
   std::string text_;                 // the peer's name, then the reason of a failure
   std::string host_;                 // that was dialled

@@ -17,6 +17,9 @@ namespace {
 
 // A shorter turn would not be worth its system calls.
 constexpr std::size_t kLeastTurnBytes = 128 << 10;
+// For an address's answer, where there are others (RFC 8305, section 5): four have their turn while
+// a link resumes.
+constexpr std::chrono::milliseconds kPatience{250};
 
 std::optional<asio::ip::address> numeric_address(const std::string& host) {
   boost::system::error_code error;
@@ -69,6 +72,7 @@ TcpStream::TcpStream(EventLoop::Impl& loop, const TcpSettings& settings, Connect
       settings_(settings),
       sink_(&sink),
       socket_(loop.io),
+      patience_(loop.io),
       send_bound_(settings.send_buffer_bytes > 0) {}
 
 void TcpStream::connect_to(const Endpoint& endpoint) {
@@ -76,7 +80,7 @@ void TcpStream::connect_to(const Endpoint& endpoint) {
   host_ = endpoint.host;
   const auto address = numeric_address(endpoint.host);
   if (!address) return look_up(endpoint);
-  addresses_.assign(1, tcp::endpoint(*address, endpoint.port));
+  addresses_.assign(1, {tcp::endpoint(*address, endpoint.port), kPatience});
   try_next_address({});
 }
 
@@ -92,20 +96,21 @@ void TcpStream::look_up(const Endpoint& endpoint) {
 }
 
 void TcpStream::try_addresses(const NameLookups::Answer& answer, std::uint16_t port) {
-  for (const auto& address : answer.addresses) addresses_.emplace_back(address, port);
-  std::reverse(addresses_.begin(), addresses_.end());
+  for (const auto& address : answer.addresses) {
+    addresses_.push_back({tcp::endpoint(address, port), kPatience});
+  }
   try_next_address(answer.trouble);
 }
 
 void TcpStream::try_next_address(const std::string& last_trouble) {
   std::string trouble = last_trouble;
   while (!addresses_.empty()) {
-    const tcp::endpoint address = addresses_.back();
-    addresses_.pop_back();
+    const tcp::endpoint address = addresses_.front().endpoint;
     if (settings_.loopback_only && !address.address().is_loopback()) {
       trouble =
           "is not on this machine, and nothing here is encrypted (peer_security = \"local\"): set "
           "peer_security";
+      addresses_.pop_front();
       continue;
     }
     Error error;
@@ -114,21 +119,41 @@ void TcpStream::try_next_address(const std::string& last_trouble) {
     socket_.open(address.protocol(), error);
     if (error) {
       trouble = error.message();
+      addresses_.pop_front();
       continue;
     }
     configure(socket_, settings_);
-    socket_.async_connect(address, [self = shared_from_this()](const Error& connect_error) {
-      if (self->sink_ == nullptr) return;
-      if (connect_error) {
-        self->try_next_address(connect_error.message());
+    const std::uint64_t attempt = ++attempt_;
+    socket_.async_connect(address, [self = shared_from_this(), attempt](const Error& failed) {
+      if (self->sink_ == nullptr || attempt != self->attempt_) return;
+      self->patience_.cancel();
+      if (failed) {
+        self->addresses_.pop_front();
+        self->try_next_address(failed.message());
       } else {
         self->phase_ = Phase::opened;
       }
+    });
+    if (addresses_.size() == 1) return;
+    patience_.expires_after(addresses_.front().patience);
+    patience_.async_wait([self = shared_from_this(), attempt](const Error& cancelled) {
+      if (!cancelled) self->on_no_answer(attempt);
     });
     return;
   }
   text_ += ": " + trouble;
   phase_ = Phase::failed;
+}
+
+// An address that answers nothing does not hide the others of its name. It has another turn after
+// them, because it may only be slow.
+void TcpStream::on_no_answer(std::uint64_t attempt) {
+  if (sink_ == nullptr || attempt != attempt_ || phase_ != Phase::opening) return;
+  Address silent = addresses_.front();
+  silent.patience *= 2;
+  addresses_.pop_front();
+  addresses_.push_back(silent);
+  try_next_address("it does not answer");
 }
 
 void TcpStream::adopt(TcpIncoming& incoming) {

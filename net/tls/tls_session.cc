@@ -91,8 +91,10 @@ std::unique_ptr<TlsSession> TlsSession::connecting(std::shared_ptr<const TlsCont
   SSL_set_connect_state(made->ssl_);
   // The name under which the peer was dialled must be among the alternative names of its
   // certificate. The common name is for people: no authority vouches for it as a host's.
-  if (is_address(host)) {
-    X509_VERIFY_PARAM_set1_ip_asc(SSL_get0_param(made->ssl_), host.c_str());
+  // A zone, as in fe80::1%eth0, says by which interface this machine dials, and is no part of it.
+  const std::string address = host.substr(0, host.find('%'));
+  if (is_address(address)) {
+    X509_VERIFY_PARAM_set1_ip_asc(SSL_get0_param(made->ssl_), address.c_str());
   } else {
     SSL_set_hostflags(made->ssl_,
                       X509_CHECK_FLAG_NO_PARTIAL_WILDCARDS | X509_CHECK_FLAG_NEVER_CHECK_SUBJECT);

@@ -198,6 +198,56 @@ TEST(TcpTransport, ConnectsForOneUserWhileNamesOfAnotherAreSlow) {
   names->open();
 }
 
+// It listens and takes nobody: whoever connects hears nothing.
+class SilentAddress {
+ public:
+  SilentAddress(const char* host, std::uint16_t port) {
+    const boost::asio::ip::tcp::endpoint at(boost::asio::ip::make_address(host), port);
+    listener_.open(at.protocol());
+    listener_.set_option(boost::asio::ip::tcp::acceptor::reuse_address(true));
+    listener_.bind(at);
+    listener_.listen(0);
+    // More than it has room for: the kernel answers the next ones no more.
+    for (int i = 0; i < 16; ++i) {
+      auto& socket = waiting_.emplace_back(io_);
+      socket.open(at.protocol());
+      socket.non_blocking(true);
+      (void)::connect(socket.native_handle(), at.data(), static_cast<socklen_t>(at.size()));
+    }
+  }
+
+ private:
+  boost::asio::io_context io_;
+  boost::asio::ip::tcp::acceptor listener_{io_};
+  std::deque<boost::asio::ip::tcp::socket> waiting_;
+};
+
+TEST(TcpTransport, AnAddressThatAnswersNothingHidesNoOtherOfItsName) {
+  EventLoop loop;
+  SteadyClock clock;
+  RecordingAcceptorSink sink;
+  auto acceptor = TcpAcceptor::create(loop, clock, {{"127.0.0.1", 0}}, sink);
+  ASSERT_TRUE(acceptor) << acceptor.error().text;
+  const std::uint16_t port = (*acceptor)->endpoint().port;
+  const SilentAddress silent("127.0.0.2", port);
+  NameLookups lookups(clock, [](const std::string&) -> NameLookups::Answer {
+    return {
+        {boost::asio::ip::make_address("127.0.0.2"), boost::asio::ip::make_address("127.0.0.1")},
+        {}};
+  });
+  TcpSettings settings;
+  settings.names = &lookups;
+  TcpTransport transport(loop, settings);
+  RawSink raw;
+  const auto connection = transport.connect({"both", port}, raw);
+  // The kernel would give the first one up after minutes.
+  for (int i = 0; i < 30'000 && raw.opened + raw.closed == 0; ++i) {
+    transport.poll();
+    loop.wait(1'000'000);
+  }
+  EXPECT_EQ(raw.opened, 1) << raw.closed_text;
+}
+
 // Of all TCP connections of this process: how many, and how many send small frames at once.
 struct Connections {
   int all = 0, without_delay = 0;

@@ -70,6 +70,25 @@ class TlsSessionTest : public ::testing::Test {
   std::vector<std::byte> into_ = std::vector<std::byte>(std::size_t{1} << 20);
 };
 
+// A zone says by which interface this machine dials, and no certificate has it.
+TEST(TlsSessionTo, AnAddressWithAZoneWantsACertificateOfTheAddress) {
+  TlsFiles files;
+  std::array<int, 2> ends{};
+  ASSERT_EQ(::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, ends.data()), 0);
+  const Fd ours(ends[0]), peers(ends[1]);
+  auto own = TlsContext::with_certificates(files.node("one", {"us"}));
+  auto theirs = TlsContext::with_certificates(files.node("one", {"fe80::1"}));
+  ASSERT_TRUE(own && theirs);
+  const auto dialling = TlsSession::connecting(std::move(*own), ours.get(), "fe80::1%eth0");
+  const auto accepting = TlsSession::accepting(std::move(*theirs), peers.get());
+  bool is_open = false;
+  for (int i = 0; i < 100 && !is_open; ++i) {
+    const bool here = dialling->handshake() == TlsStep::done;
+    is_open = accepting->handshake() == TlsStep::done && here;
+  }
+  EXPECT_TRUE(is_open) << dialling->trouble();
+}
+
 TEST_F(TlsSessionTest, ReadsABoundedNumberOfRecordsInACall) {
   for (int i = 0; i < 200; ++i) write(1);
   std::size_t total = 0, calls = 0;

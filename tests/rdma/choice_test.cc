@@ -71,6 +71,22 @@ TEST(Choice, TheSmallerOfTwoMtusIsTaken) {
   EXPECT_EQ(fabric.last_path.path_mtu, IBV_MTU_1024);
 }
 
+// Which of two nodes connects is chance.
+TEST(Choice, OfAPeerIsTheSameWhicheverSideConnects) {
+  const auto not_to = [](const char* host) {
+    return [host](RdmaSettings& settings) { settings.peer_choices = {{host, Choice::never}}; };
+  };
+  mock::Fabric fabric;
+  for (const char* host : {"::1", "127.0.0.1"}) {
+    TwoEnds by_accepting(fabric, {}, not_to(host), host);
+    ASSERT_TRUE(by_accepting.connect_until("tcp")) << host;
+    TwoEnds by_connecting(fabric, not_to(host), {}, host);
+    ASSERT_TRUE(by_connecting.connect_until("tcp")) << host;
+    TwoEnds of_another(fabric, not_to("fd00::7"), not_to("fd00::7"), host);
+    ASSERT_TRUE(of_another.connect_until("rdma")) << host;
+  }
+}
+
 // A required carrier that the peer has not is no reason to go over another one.
 TEST(Choice, ClosesWhereRdmaIsRequiredAndThePeerHasNone) {
   mock::Fabric fabric;

@@ -23,9 +23,10 @@ class TwoEnds {
   using Adjust = std::function<void(RdmaSettings&)>;
 
   // A connects, B accepts.
-  explicit TwoEnds(mock::Fabric& fabric, const Adjust& adjust_a = {}, const Adjust& adjust_b = {})
+  explicit TwoEnds(mock::Fabric& fabric, const Adjust& adjust_a = {}, const Adjust& adjust_b = {},
+                   const char* host = "127.0.0.1")
       : fabric_(fabric), settings_a_(settings(adjust_a)), settings_b_(settings(adjust_b)) {
-    auto made = net::TcpAcceptor::create(loop_, clock, {{"127.0.0.1", 0}}, accepted);
+    auto made = net::TcpAcceptor::create(loop_, clock, {{host, 0}}, accepted);
     EXPECT_TRUE(made);
     acceptor_ = std::move(*made);
   }

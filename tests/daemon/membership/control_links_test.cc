@@ -229,6 +229,32 @@ TEST_F(ControlLinksTest, ALinkIsNotReplacedByAnotherSourceUnderItsNodesName) {
   EXPECT_EQ(here.links.source_of(here.messages[0].first), "there");
 }
 
+// Whoever has a link under the node's name does not answer for it.
+TEST_F(ControlLinksTest, ALinkIsResumedByItsSessionBesideAnotherUnderItsNodesName) {
+  End& here = end("here");
+  End forger(network_, clock_, {"elsewhere", 7000}, 2);  // the number of the next one
+  forger.links.open({"here", 7000});
+  for (int i = 0; i < 50; ++i) {
+    forger.do_work();
+    settle();
+  }
+  End& there = end("there");
+  const LinkRef link = there.links.open({"here", 7000});
+  settle();
+  ASSERT_TRUE(there.links.is_open(link));
+  network_.kill({"there", 7001});
+  network_.revive({"there", 7001});
+  for (int i = 0; i < 50; ++i) {
+    clock_.advance_ns(10 * kMs);
+    settle();
+  }
+  EXPECT_EQ(there.lost, 0);
+  EXPECT_TRUE(there.links.is_open(link));
+  there.links.send(link, {{"t", "join"}});
+  settle();
+  EXPECT_EQ(here.messages.size(), 1u);
+}
+
 TEST_F(ControlLinksTest, ALinkThatItsPeerKeepsForNothingIsClosed) {
   End& here = end("here");
   End& idle = end("idle");
