@@ -1,6 +1,7 @@
 #include "daemon/client_server.h"
 
 #include <spdlog/spdlog.h>
+#include <sys/socket.h>
 
 #include <array>
 #include <cerrno>
@@ -55,6 +56,7 @@ int ClientServer::poll() {
   if (!spare_) spare_ = duplicate(listener_.fd());
   std::vector<std::uint64_t> ids;
   log_.tell_left_out();
+  look_at_unread();
   conductor_->turns().step("dead connections");
   for (const auto& [id, connection] : connections_) {
     if (connection.died && !connection.closing) ids.push_back(id);
@@ -85,9 +87,18 @@ void ClientServer::accept_clients() {
       disposal_.take_socket(kUnknownUser, std::move(*socket));
       continue;
     }
+    const std::uint32_t account = sub_users_.owner_of(credentials->uid);
+    if (!unread_.has_room(account)) {
+      log_.write({LogTopic::clients, account, spdlog::level::warn},
+                 "a client of uid {} is turned away: {} connections of this user have ended with "
+                 "answers that nobody reads, until their sockets are closed",
+                 credentials->uid, UnreadSockets::kMostOfOne);
+      disposal_.take_socket(account, std::move(*socket));
+      continue;
+    }
     const std::uint64_t id = next_client_++;
     Connection& connection = connections_[id];
-    connection.account = sub_users_.owner_of(credentials->uid);
+    connection.account = account;
     connection.socket = std::move(*socket);
     if (!watch(id, connection, std::move(credentials->pidfd))) {
       if (limit_.admits("watch", clock_.now_ns())) {
@@ -156,14 +167,15 @@ void ClientServer::reply(std::uint64_t client, std::span<const std::byte> packet
                          std::span<const int> descriptors) {
   const auto found = connections_.find(client);
   if (found == connections_.end() || found->second.died) return;
-  // A client that does not read its answers hurts itself alone.
-  if (auto sent = found->second.socket.send(packet, descriptors); !sent) {
-    if (sent.error().code == Errc::would_block) {
-      log_.write({LogTopic::clients, found->second.account, spdlog::level::warn},
-                 "client {} does not read its answers; it is disconnected", client);
-      found->second.died = true;
-    }
-  }
+  const Status sent = found->second.socket.send(packet, descriptors);
+  if (sent || sent.error().code == Errc::peer_lost) return;  // its socket tells when it is gone
+  // A client that does not read its answers hurts itself alone. One that would wait for an answer
+  // that cannot be sent is told at least that there is none.
+  const bool unread = sent.error().code == Errc::would_block;
+  log_.write({LogTopic::clients, found->second.account, spdlog::level::warn},
+             "client {} {}; it is disconnected", client,
+             unread ? "does not read its answers" : sent.error().text);
+  found->second.died = true;
 }
 
 void ClientServer::disconnect(std::uint64_t client) {
@@ -173,18 +185,30 @@ void ClientServer::disconnect(std::uint64_t client) {
   connections_.erase(found);
 }
 
-// What the client has sent and nobody has read may have descriptors with it. And a socket that is
-// closed with packets unread takes along what was said last.
 void ClientServer::dispose_of(Connection& connection) {
   unwatch(connection);
-  disposal_.take(
-      connection.account,
-      [socket = std::make_shared<shm::PacketSocket>(std::move(connection.socket))]() mutable {
-        const Nudges nudges;
-        drop_received(socket->fd());
-        socket.reset();
-        return false;
-      });
+  Fd socket = connection.socket.release();
+  if (!UnreadSockets::has_unread(socket)) return dispose_of(connection.account, std::move(socket));
+  ::shutdown(socket.get(), SHUT_WR);  // whoever reads on finds the end
+  unread_.keep(connection.account, std::move(socket));
+}
+
+// What the client has sent and nobody has read may have descriptors with it. And a socket that is
+// closed with packets unread takes along what was said last.
+void ClientServer::dispose_of(std::uint32_t account, Fd socket) {
+  disposal_.take(account, [held = std::make_shared<Fd>(std::move(socket))]() mutable {
+    const Nudges nudges;
+    drop_received(held->get());
+    held.reset();
+    return false;
+  });
+}
+
+void ClientServer::look_at_unread() {
+  constexpr std::uint64_t kLookEveryNs = 100'000'000;
+  if (unread_.empty() || clock_.now_ns() < unread_due_ns_) return;
+  unread_due_ns_ = clock_.now_ns() + kLookEveryNs;
+  for (auto& [account, socket] : unread_.take_read()) dispose_of(account, std::move(socket));
 }
 
 }  // namespace tern::daemon

@@ -15,6 +15,7 @@
 #include "daemon/conductor/conductor.h"
 #include "daemon/service/disposal.h"
 #include "daemon/service/log_limit.h"
+#include "daemon/service/unread_sockets.h"
 #include "daemon/service/user_log.h"
 #include "net/event_loop.h"
 #include "shm/packet_socket.h"
@@ -60,6 +61,8 @@ class ClientServer final : public ClientPort {
   void close(std::uint64_t id, Connection& connection);
   void unwatch(Connection& connection);
   void dispose_of(Connection& connection);
+  void dispose_of(std::uint32_t account, Fd socket);
+  void look_at_unread();
 
   net::EventLoop& loop_;
   shm::PacketListener listener_;
@@ -73,6 +76,8 @@ class ClientServer final : public ClientPort {
   LogLimit<std::string> limit_;
   SteadyClock clock_;
   UserLog log_{clock_};
+  UnreadSockets unread_;
+  std::uint64_t unread_due_ns_ = 0;  // the next look at them
 };
 
 }  // namespace tern::daemon

@@ -62,6 +62,7 @@ class PacketSocket {
 
   int fd() const noexcept { return fd_.get(); }
   void close() noexcept { fd_.reset(); }
+  Fd release() noexcept { return std::move(fd_); }
 
  private:
   Fd fd_;

@@ -2,6 +2,7 @@
 // and without it.
 
 #include <gtest/gtest.h>
+#include <poll.h>
 #include <sys/socket.h>
 #include <sys/un.h>
 #include <sys/wait.h>
@@ -107,6 +108,37 @@ TEST_P(PassedDescriptors, StopNobody) {
   }
   expect_service();
   for (tests::LingeringSocket& socket : lingering_) socket.release();
+}
+
+// What a client has been sent and does not read is counted for the daemon's user by the kernel, and
+// for the client's by the daemon.
+TEST_P(PassedDescriptors, ThatNobodyTakesAreTheirUsers) {
+  work_meanwhile();
+  std::vector<shm::PacketSocket> unread;
+  // The daemon refuses it when it has seen the ends of so many, none of which it waits for.
+  const bool refused = eventually([&] {
+    auto socket = shm::PacketSocket::connect(cluster[0].socket(), 20'000);
+    if (!socket) return true;
+    auto hello = shm::make_packet<shm::HelloPacket>(shm::PacketKind::hello, 1);
+    hello.abi_min = hello.abi_max = wire::kShmAbi;
+    hello.arena_bytes = 1 << 20;
+    std::snprintf(hello.job, sizeof(hello.job), "unread");
+    if (!socket->send(shm::packet_bytes(hello))) return true;
+    pollfd answer{socket->fd(), POLLIN, 0};
+    EXPECT_EQ(::poll(&answer, 1, 20'000), 1);
+    if ((answer.revents & POLLHUP) != 0) return true;
+    ::shutdown(socket->fd(), SHUT_WR);
+    unread.push_back(std::move(*socket));
+    return false;
+  });
+  EXPECT_TRUE(refused);
+  EXPECT_GE(unread.size(), 64u);
+  EXPECT_TRUE(cluster[0].ask("version").is_object());
+  unread.clear();
+  EXPECT_TRUE(eventually([&] {
+    HostileClient fresh(cluster[0].socket());
+    return fresh.hello();
+  }));
 }
 
 INSTANTIATE_TEST_SUITE_P(Kernels, PassedDescriptors,
