@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <utility>
 
 namespace tern::tuner {
 namespace {
@@ -43,7 +44,7 @@ ErrorGuard::ErrorGuard(Level level, Bounds bounds, const GuardSettings& settings
 
 void ErrorGuard::observe(const ErrorSample& sample) noexcept {
   ++ops_;
-  if (cautious_ops_ > 0 && --cautious_ops_ == 0) alarm_ = Alarm::none;
+  if (cautious_ops_ > 0 && is_heeded_ && --cautious_ops_ == 0) alarm_ = Alarm::none;
   // Energies are summed as f32. What is usual must not learn from one that has overflowed.
   const bool is_known = std::isfinite(sample.energy()) && std::isfinite(sample.residual_energy());
   if (sample.nonfinite || !is_known) return raise(Alarm::nonfinite);
@@ -89,6 +90,7 @@ void ErrorGuard::observe(const LegEnergies& part, Usual& usual) const noexcept {
 }
 
 void ErrorGuard::raise(Alarm alarm) noexcept {
+  if (!std::exchange(is_heeded_, false)) return;
   ++alarms_;
   if (level_ == Level::lossless) return;
   // A second alarm while the first still holds goes a rung further down.

@@ -47,8 +47,11 @@ class ErrorGuard {
     bounds_ = bounds;
   }
 
-  // After each op.
+  // After each op. Between two decisions all signs are one alarm, because what was sent there was
+  // decided on before the first, and an alarm holds for ops that heed it.
   void observe(const ErrorSample& sample) noexcept;
+  // Before each decision on what the next ops may lose.
+  void heed() noexcept { is_heeded_ = true; }
 
   // What the next op may lose.
   Bounds bounds() const noexcept;
@@ -79,6 +82,7 @@ class ErrorGuard {
   GuardSettings settings_;
   std::uint64_t ops_ = 0;
   std::uint64_t cautious_ops_ = 0;  // still to go
+  bool is_heeded_ = true;           // the last alarm has been decided on
   Level cautious_level_ = Level::lossless;
   Alarm alarm_ = Alarm::none;
   std::uint64_t alarms_ = 0;

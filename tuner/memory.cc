@@ -37,7 +37,7 @@ double number(const json& object, const char* name, double min, double max) {
 CandidateRecord record_of(const json& object) {
   CandidateRecord record;
   record.measured = true;
-  record.wire = number(object, "wire", 0.0, 8.0);
+  record.wire = number(object, "wire", 0.0, kMostWire);
   record.loss = number(object, "loss", 0.0, 1e6);
   record.loss_spread = number(object, "loss_spread", 0.0, 1e6);
   record.fit = number(object, "fit", 0.01, 100.0);
@@ -133,7 +133,10 @@ Status Tuner::recall(const json& memory) {
   remembered_.set_most(kMostRemembered);
   speeds_ = std::move(speeds);
   lane_.set_cost(lane);
-  for (const auto& [key, rate] : rates) peers_[key].window.observe(rate, false);
+  for (const auto& [key, rate] : rates) {
+    if (peers_.size() >= kMostPeers) break;
+    peers_[key].window.observe(rate, false);
+  }
   return {};
 }
 

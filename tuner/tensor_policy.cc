@@ -12,8 +12,10 @@ constexpr double kSampleWeight = 0.2;     // of a new sample of ratio or loss
 constexpr std::uint32_t kProbation = 12;  // ops that show what is peculiar to a recipe
 constexpr double kFitWeight = 0.1;        // of an op in that, at least
 constexpr double kFitHalfLife = 1024.0;   // ops until half of what was measured is forgotten
-constexpr double kFitLimit = 4.0;         // an op further off than this was disturbed
-constexpr double kRestlessFade = 0.97;    // at each op
+constexpr double kFitLimit = 4.0;         // an op further off than this was disturbed,
+constexpr std::int32_t kDisturbed = 8;    // if it is not one of so many that are off alike
+constexpr double kMostFit = 32.0;
+constexpr double kRestlessFade = 0.97;  // at each op
 constexpr double kLoadChange = 1.3;
 constexpr double kUnknownSpread = 0.25;  // of the first sample's loss
 
@@ -95,6 +97,7 @@ bool TensorPolicy::allowed(CandidateIndex candidate) const noexcept {
 void TensorPolicy::observe_sample(CandidateIndex candidate, double wire, double loss) noexcept {
   CandidateRecord& record = records_[candidate];
   if (!std::isfinite(wire) || !std::isfinite(loss)) return;
+  wire = std::min(wire, kMostWire);
   if (!record.measured) {
     record.measured = true;
     record.wire = wire;
@@ -378,6 +381,7 @@ void TensorPolicy::spread(const Pair& pair, const Circumstances& circumstances) 
 
 const Choice& TensorPolicy::decide(const Circumstances& circumstances) {
   ++decisions_;
+  guard_.heed();
   const Outlook now = outlook(circumstances);
   kept_ = choose(circumstances, now);
   const bool at_first = decisions_ <= settings_.switches.first_ops;
@@ -433,13 +437,20 @@ void TensorPolicy::learn_fit(const Pair& pair, double fit) noexcept {
   });
   const bool settled = only || (pair == kept_ && first.uses >= kProbation);
   if (settled) common_fit_.observe(fit / own);
-  const double rest = fit / (common_fit_.value() * own);
-  if (rest > kFitLimit || rest * kFitLimit < 1.0) return;
+  double rest = fit / (common_fit_.value() * own);
+  if (rest <= kFitLimit && rest * kFitLimit >= 1.0) {
+    first.far_ops = 0;
+  } else {
+    const std::int32_t side = rest > kFitLimit ? 1 : -1;
+    first.far_ops = first.far_ops * side > 0 ? first.far_ops + side : side;
+    if (first.far_ops * side < kDisturbed) return;
+    rest = side > 0 ? kFitLimit : 1.0 / kFitLimit;
+  }
   const auto learn = [&](CandidateIndex candidate, double before) {
     CandidateRecord& record = records_[candidate];
     const double weight =
         settled ? 0.0 : std::max(kFitWeight, 1.0 / (2.0 + static_cast<double>(record.uses)));
-    record.fit = std::clamp(before * std::pow(rest, weight), 1.0 / kFitLimit, kFitLimit);
+    record.fit = std::clamp(before * std::pow(rest, weight), 1.0 / kMostFit, kMostFit);
     record.fit_op = guard_.ops();
     record.tried = true;
     ++record.uses;

@@ -75,6 +75,9 @@ struct PolicySettings {
   double slack = 0.02;  // a safer recipe for a peer that is not the bottleneck
 };
 
+// Of CandidateRecord::wire: the smallest blocks are mostly header.
+inline constexpr double kMostWire = 8.0;
+
 // What the tuner knows of a candidate and this tensor.
 struct CandidateRecord {
   bool measured = false;     // on this tensor's values
@@ -84,7 +87,8 @@ struct CandidateRecord {
   double fit = 1.0;          // measured time of ops by predicted, by that of the others
   std::uint64_t fit_op = 0;  // the last op that was measured
   bool tried = false;
-  std::uint32_t uses = 0;  // recent measured ops
+  std::uint32_t uses = 0;    // recent measured ops
+  std::int32_t far_ops = 0;  // in a row, whose results were sent so; below 0: they were faster
 
   // The loss of whole ops is the mean over their chunks; with some ten samples that count, it is
   // hardly above this. (1.6 standard errors, 1.25 mean distances to a standard deviation.)

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <tuple>
 
 #include "base/check.h"
 
@@ -33,7 +34,7 @@ void Tuner::add_tensor(TensorKey key, TensorInfo info) {
   tensor.policy =
       std::make_unique<TensorPolicy>(candidates_, info.shape, caution, settings_.policy);
   tensor.policy->exclude(info.unusable);
-  for (const PeerKey& peer : info.peers) tensor.peers.push_back(&peers_[peer]);
+  for (const PeerKey& peer : info.peers) tensor.peers.push_back(&meet(peer));
   if (const TensorMemory::Records* const known = remembered_.use(info.name)) {
     for (std::size_t i = 0; i < candidates_.size(); ++i) {
       const auto record = known->find(candidates_[i].recipe);
@@ -41,6 +42,9 @@ void Tuner::add_tensor(TensorKey key, TensorInfo info) {
     }
   }
   tensor.info = std::move(info);
+  if (const auto before = tensors_.find(key); before != tensors_.end()) {
+    for (Peer* const peer : before->second.peers) --peer->tensors;
+  }
   tensors_.insert_or_assign(key, std::move(tensor));
 }
 
@@ -54,7 +58,25 @@ void Tuner::remove_tensor(TensorKey key) {
     record.fit_op = 0;
     remembered[candidates_[i].recipe] = record;
   }
+  for (Peer* const peer : found->second.peers) --peer->tensors;
   tensors_.erase(found);
+}
+
+// Addresses that never come back must not pile up: that of no tensor and longest unused makes room.
+Tuner::Peer& Tuner::meet(const PeerKey& key) {
+  if (peers_.size() >= kMostPeers && !peers_.contains(key)) {
+    const auto is_used_later = [](const auto& one, const auto& other) {
+      const Peer& a = one.second;
+      const Peer& b = other.second;
+      return std::tuple(a.tensors != 0, a.used) < std::tuple(b.tensors != 0, b.used);
+    };
+    const auto oldest = std::min_element(peers_.begin(), peers_.end(), is_used_later);
+    if (oldest->second.tensors == 0) peers_.erase(oldest);
+  }
+  Peer& peer = peers_[key];
+  ++peer.tensors;
+  peer.used = ++uses_;
+  return peer;
 }
 
 void Tuner::set_operation(TensorKey key, const std::string& name, const OpLegs& legs) {
@@ -159,7 +181,11 @@ void Tuner::learn_coding(const Tensor& tensor, const OpMeasurement& measured) {
   const auto& reduce = measured.op.choice.reduce;
   const bool uniform = std::all_of(reduce.begin(), reduce.end(),
                                    [&](CandidateIndex one) { return one == reduce[0]; });
-  if (!uniform || measured.encoded_bytes == 0) return;
+  // The lane has measured the encoding of both legs together.
+  const CandidateIndex results = measured.op.choice.broadcast;
+  const bool is_of_one =
+      results == reduce[0] || results == kRaw || !tensor.info.shape.legs.broadcast;
+  if (!uniform || !is_of_one || measured.encoded_bytes == 0) return;
   const LaneCoding coding{reduce[0], tensor.size_class,
                           measured.encode_ns / static_cast<double>(measured.encoded_bytes)};
   if (const double load = speeds_.load_of(coding); load > 0.0) load_.observe(load);

@@ -130,7 +130,11 @@ class Tuner {
   static constexpr std::size_t kMostRemembered = 4'096;
   static constexpr std::size_t kMostRecalled = 65'536;
 
+  static constexpr std::size_t kMostPeers = 4'096;
+
   struct Peer {
+    std::uint32_t tensors = 0;  // that go there
+    std::uint64_t used = 0;     // by which of uses_
     RateWindow window;
     double inbound = 0.0;
     double round_trip_ns = 0.0;
@@ -148,6 +152,7 @@ class Tuner {
   void learn_coding(const Tensor& tensor, const OpMeasurement& measured);
   void learn_passage(const Tensor& tensor, const SentOp& op);
   void learn_hop(Tensor& tensor, const SentOp& op) const;
+  Peer& meet(const PeerKey& key);
   // Fills costs_, peers_ and inbound_, to which the answer refers.
   Circumstances circumstances(const Tensor& tensor) const;
 
@@ -157,6 +162,7 @@ class Tuner {
   LaneModel lane_;
   Drift load_;  // time that lanes take by what they take on cores of their own
   std::map<PeerKey, Peer> peers_;
+  std::uint64_t uses_ = 0;  // of peers by tensors
   std::map<TensorKey, Tensor> tensors_;
   TensorMemory remembered_{kMostRemembered};
   mutable std::vector<CodecCost> costs_;

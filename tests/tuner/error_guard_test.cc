@@ -11,7 +11,17 @@ namespace {
 
 constexpr GuardSettings kNoFirstOps{0, 8, 4.0};
 
-ErrorGuard guard_of(Level level, const GuardSettings& settings = kNoFirstOps) {
+// After each op a decision is made.
+class HeededGuard : public ErrorGuard {
+ public:
+  using ErrorGuard::ErrorGuard;
+  void observe(const ErrorSample& sample) noexcept {
+    ErrorGuard::observe(sample);
+    heed();
+  }
+};
+
+HeededGuard guard_of(Level level, const GuardSettings& settings = kNoFirstOps) {
   return {level, bounds_of(level), settings};
 }
 
@@ -37,7 +47,7 @@ TEST(Levels, GrowAndHaveNames) {
 }
 
 TEST(ErrorGuard, FirstOpsAreConservative) {
-  ErrorGuard guard = guard_of(Level::aggressive, {3, 8, 4.0});
+  HeededGuard guard = guard_of(Level::aggressive, {3, 8, 4.0});
   for (int op = 0; op < 3; ++op) {
     EXPECT_EQ(guard.alarm(), Alarm::first_ops);
     EXPECT_EQ(guard.bounds(), bounds_of(Level::conservative));
@@ -49,7 +59,7 @@ TEST(ErrorGuard, FirstOpsAreConservative) {
 }
 
 // So many of the first ops with the new length.
-int ops_until_alarm(ErrorGuard& guard, double length) {
+int ops_until_alarm(HeededGuard& guard, double length) {
   for (int op = 1; op <= 20; ++op) {
     guard.observe(sample(length));
     if (guard.alarm() != Alarm::none) return op;
@@ -59,7 +69,7 @@ int ops_until_alarm(ErrorGuard& guard, double length) {
 
 TEST(ErrorGuard, ANormThatJumpsIsCautiousForAWhile) {
   for (const double jump : {5.0, 0.2}) {
-    ErrorGuard guard = guard_of(Level::balanced);
+    HeededGuard guard = guard_of(Level::balanced);
     for (int op = 0; op < 40; ++op) guard.observe(sample(1.0));
     EXPECT_EQ(guard.alarm(), Alarm::none);
     EXPECT_EQ(ops_until_alarm(guard, jump), jump > 1.0 ? 1 : 4);
@@ -75,8 +85,33 @@ TEST(ErrorGuard, ANormThatJumpsIsCautiousForAWhile) {
   }
 }
 
+// Ops come and go between two decisions.
+TEST(ErrorGuard, AnAlarmWaitsForTheDecisionThatHeedsIt) {
+  ErrorGuard guard(Level::balanced, bounds_of(Level::balanced), kNoFirstOps);
+  guard.observe(kNotFinite);
+  for (int op = 0; op < 100; ++op) guard.observe(sample(1.0));
+  EXPECT_EQ(guard.alarm(), Alarm::nonfinite);
+  guard.heed();
+  for (int op = 0; op < 8; ++op) {
+    EXPECT_EQ(guard.level(), Level::conservative);
+    guard.observe(sample(1.0));
+  }
+  EXPECT_EQ(guard.level(), Level::balanced);
+}
+
+TEST(ErrorGuard, SignsBeforeADecisionAreOneAlarm) {
+  ErrorGuard guard(Level::aggressive, bounds_of(Level::aggressive), kNoFirstOps);
+  for (int op = 0; op < 20; ++op) guard.observe(sample(1.0, 50.0));
+  EXPECT_EQ(guard.alarms(), 1u);
+  EXPECT_EQ(guard.level(), Level::balanced);
+  guard.heed();
+  guard.observe(sample(1.0, 50.0));
+  EXPECT_EQ(guard.alarms(), 2u);
+  EXPECT_EQ(guard.level(), Level::conservative);
+}
+
 TEST(ErrorGuard, AShortOneNowAndThenIsNoChange) {
-  ErrorGuard guard = guard_of(Level::balanced);
+  HeededGuard guard = guard_of(Level::balanced);
   for (int op = 0; op < 200; ++op) guard.observe(sample(op % 20 >= 18 ? 0.05 : 1.0));
   EXPECT_EQ(guard.alarms(), 0u);
   EXPECT_NEAR(guard.residual_ratio(), 0.0, 1e-9);
@@ -85,7 +120,7 @@ TEST(ErrorGuard, AShortOneNowAndThenIsNoChange) {
 }
 
 TEST(ErrorGuard, SumsAreLongerThanContributions) {
-  ErrorGuard guard = guard_of(Level::balanced);
+  HeededGuard guard = guard_of(Level::balanced);
   for (int op = 0; op < 30; ++op) {
     // Of ten ranks, and the choice encodes now one leg, now the other, now both.
     ErrorSample sample;
@@ -99,7 +134,7 @@ TEST(ErrorGuard, SumsAreLongerThanContributions) {
 }
 
 TEST(ErrorGuard, AnotherPartOfTheTensorIsNoChange) {
-  ErrorGuard guard = guard_of(Level::balanced);
+  HeededGuard guard = guard_of(Level::balanced);
   for (int op = 0; op < 10; ++op) guard.observe({{1.0, 0.0, 1000}, {}, false});
   for (int op = 0; op < 10; ++op) guard.observe({{30.0, 0.0, 9000}, {}, false});
   EXPECT_EQ(guard.alarms(), 0u);
@@ -108,7 +143,7 @@ TEST(ErrorGuard, AnotherPartOfTheTensorIsNoChange) {
 TEST(ErrorGuard, SmallBatchesHaveLengthsThatVary) {
   constexpr std::uint64_t kSeed = 7;
   std::mt19937_64 engine(kSeed);
-  ErrorGuard guard = guard_of(Level::balanced);
+  HeededGuard guard = guard_of(Level::balanced);
   for (int op = 0; op < 2000; ++op) {
     // By a factor of up to seven either way.
     guard.observe(sample(std::exp(static_cast<double>(engine() % 4000) / 1000.0 - 2.0)));
@@ -119,7 +154,7 @@ TEST(ErrorGuard, SmallBatchesHaveLengthsThatVary) {
 }
 
 TEST(ErrorGuard, AValueThatIsNotFiniteIsAnAlarm) {
-  ErrorGuard guard = guard_of(Level::balanced);
+  HeededGuard guard = guard_of(Level::balanced);
   guard.observe(sample(1.0));
   guard.observe(kNotFinite);
   EXPECT_EQ(guard.alarm(), Alarm::nonfinite);
@@ -133,7 +168,7 @@ TEST(ErrorGuard, AnEnergyThatHasOverflowedIsAnAlarmAndNotUsual) {
        {ErrorSample{{kInfinite, 0.0, 1000}, {}, false},
         ErrorSample{{1.0, kInfinite, 1000}, {}, false},
         ErrorSample{{1.0, 0.0, 1000}, {kInfinite, 0.0, 9}, false}}) {
-    ErrorGuard guard = guard_of(Level::balanced);
+    HeededGuard guard = guard_of(Level::balanced);
     for (int op = 0; op < 20; ++op) guard.observe(sample(1.0));
     guard.observe(overflowed);
     EXPECT_EQ(guard.alarm(), Alarm::nonfinite);
@@ -146,7 +181,7 @@ TEST(ErrorGuard, AnEnergyThatHasOverflowedIsAnAlarmAndNotUsual) {
 }
 
 TEST(ErrorGuard, ASecondAlarmGoesAnotherRungDown) {
-  ErrorGuard guard = guard_of(Level::aggressive);
+  HeededGuard guard = guard_of(Level::aggressive);
   guard.observe(kNotFinite);
   EXPECT_EQ(guard.level(), Level::balanced);
   guard.observe(kNotFinite);
@@ -158,7 +193,7 @@ TEST(ErrorGuard, ASecondAlarmGoesAnotherRungDown) {
 }
 
 TEST(ErrorGuard, AShortGradientDoesNotMakeAResidualLong) {
-  ErrorGuard guard = guard_of(Level::balanced);
+  HeededGuard guard = guard_of(Level::balanced);
   for (int op = 0; op < 100; ++op) {
     // What is owed is twice the usual gradient, and some gradients are three times shorter.
     const double length = op % 5 == 4 ? 0.33 : 1.0;
@@ -169,7 +204,7 @@ TEST(ErrorGuard, AShortGradientDoesNotMakeAResidualLong) {
 }
 
 TEST(ErrorGuard, AResidualThatOutgrowsIsTriedEverMoreRarely) {
-  ErrorGuard guard = guard_of(Level::balanced);
+  HeededGuard guard = guard_of(Level::balanced);
   std::uint64_t last = 0;
   for (int round = 0; round < 4; ++round) {
     guard.observe(sample(1.0, 4.1));
@@ -184,20 +219,20 @@ TEST(ErrorGuard, AResidualThatOutgrowsIsTriedEverMoreRarely) {
 }
 
 TEST(ErrorGuard, AResidualWithinTheBoundIsNone) {
-  ErrorGuard guard = guard_of(Level::balanced);
+  HeededGuard guard = guard_of(Level::balanced);
   for (int op = 0; op < 100; ++op) guard.observe(sample(1.0, 3.9));
   EXPECT_EQ(guard.alarms(), 0u);
 }
 
 TEST(ErrorGuard, ExplicitBoundsHoldUnderAlarmsToo) {
-  ErrorGuard guard(Level::balanced, {0.0005, 0.01}, kNoFirstOps);
+  HeededGuard guard(Level::balanced, {0.0005, 0.01}, kNoFirstOps);
   guard.observe(kNotFinite);
   EXPECT_EQ(guard.bounds().loss, 0.0005);
   EXPECT_EQ(guard.bounds().residual, 0.01);
 }
 
 TEST(ErrorGuard, OpsThatEncodeNothingSayNothing) {
-  ErrorGuard guard = guard_of(Level::balanced);
+  HeededGuard guard = guard_of(Level::balanced);
   for (int op = 0; op < 10; ++op) guard.observe(sample(1.0));
   for (int op = 0; op < 10; ++op) guard.observe({});
   guard.observe(sample(1.0));

@@ -99,6 +99,36 @@ TEST(Memory, MoreThanIsKeptIsRecalledButNotWithoutEnd) {
   EXPECT_EQ(after.remember()["tensors"].size(), 65'536u);
 }
 
+// Of a short chunk's sample a block is mostly header.
+TEST(Memory, OfTheSmallestBlocksIsRecalled) {
+  Tuner before(usual_candidates());
+  before.add_tensor(1, tensor("w"));
+  SampleMeasurement sample = sample_of(3);
+  sample.bytes = 4;
+  sample.block_bytes = 37;
+  before.observe_sample(1, sample);
+  Tuner after(usual_candidates());
+  EXPECT_TRUE(after.recall(before.remember()).has_value());
+}
+
+TEST(Memory, PeersThatNoTensorHasMakeRoom) {
+  Tuner tuner(usual_candidates());
+  tuner.add_tensor(1, tensor("w"));  // its peer is "b"
+  for (int i = 0; i < 10; ++i) tuner.observe_rate("b", 12.5e6, false);
+  for (int i = 0; i < 5'000; ++i) {
+    TensorInfo info = tensor("pod");
+    info.peers = {"10.0.0." + std::to_string(i)};
+    tuner.add_tensor(2, info);
+    for (int op = 0; op < 10; ++op) tuner.observe_rate(info.peers[0], 1e6, false);
+    tuner.remove_tensor(2);
+  }
+  const json peers = tuner.remember()["peers"];
+  EXPECT_LE(peers.size(), 4'096u);
+  EXPECT_TRUE(peers.contains("b"));
+  EXPECT_TRUE(peers.contains("10.0.0.4999"));
+  EXPECT_FALSE(peers.contains("10.0.0.0"));
+}
+
 TEST(Memory, OfAnOlderDaemonIsRecalled) {
   json document = learnt();
   document.erase("undeclared");

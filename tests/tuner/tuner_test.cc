@@ -148,6 +148,27 @@ TEST(Tuner, SaysByWhatEachLegIsSent) {
   EXPECT_THAT(view.reason, HasSubstr("leading node"));
 }
 
+// The lane measures the encoding of both legs together.
+TEST(Tuner, OfTwoRecipesNothingIsLearntOfTheFirstOnesEncoding) {
+  Tuner tuner(usual_candidates(), no_first_ops());
+  tuner.add_tensor(1, tensor("w"));
+  measure_all(tuner, 1);
+  for (int i = 0; i < 8; ++i) tuner.observe_rate("b", 12.5e6, false);
+  OpMeasurement measured;
+  measured.encoded_bytes = 64 << 20;
+  measured.op.choice = tuner.decide(1);
+  const auto run = [&](CandidateIndex results, double ns_per_byte) {
+    measured.op.choice.reduce.assign(1, CandidateIndex{5});
+    measured.op.choice.broadcast = results;
+    measured.encode_ns = ns_per_byte * static_cast<double>(measured.encoded_bytes);
+    for (int op = 0; op < 30; ++op) tuner.observe_op(1, measured);
+    return tuner.view(1).candidates[5].work_ns;
+  };
+  const double before = run(5, 0.25);
+  EXPECT_EQ(run(4, 0.5), before);
+  EXPECT_GT(run(kRaw, 0.5), before);
+}
+
 TEST(Tuner, AnUnmeasuredCandidateSaysSo) {
   Tuner tuner(usual_candidates());
   tuner.add_tensor(1, tensor("w"));
