@@ -89,7 +89,8 @@ tern_status read_counts(const tern_op& op, OpRequest& request) {
 // Where what has been received is told.
 tern_status read_received(const tern_op& op, OpRequest& request) {
   if (op.received == nullptr) return TERN_OK;
-  if (!request.plan->passes() || request.plan->sends()) return refuse("received is for a recv");
+  if (!request.plan->passes() || request.plan->sends())
+    return refuse("received is for an operation that receives from one rank");
   request.received = op.received;
   return check_size(op.received, "received");
 }
@@ -115,7 +116,7 @@ tern_status read_work(const tern_op& op, OpRequest& request) {
 
 // Slots: input and output are the same, or apart.
 tern_status read_slots(const tern_op& op, OpRequest& request) {
-  if (!request.plan->takes_client_blocks) return refuse("client_blocks is for all_reduce");
+  if (!request.plan->takes_client_blocks) return refuse("the operation takes no client_blocks");
   if (request.prescale != 1.0f) return refuse("blocks have no prescale: encode what has it");
   if (op.recipe != nullptr) return refuse("an operation with blocks has no recipe of its own");
   if (op.encoded != nullptr) {

@@ -232,7 +232,7 @@ void Conductor::on_goodbye(Client& client, std::uint64_t request) {
     MemberRank* const rank = group->rank_of_client(client.id);
     if (rank == nullptr) continue;
     member = true;
-    if (!rank->leaving) groups_.leave(*group, *rank, 0);
+    if (rank->phase < MemberRank::Phase::leaving) groups_.leave(*group, *rank, 0);
   }
   if (!member) drop_client(client, "it disconnected");
 }

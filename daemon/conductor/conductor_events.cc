@@ -90,7 +90,7 @@ void Conductor::on(std::uint32_t, const event::GroupReady& event) {
 
 void Conductor::on(std::uint32_t, const event::GroupRemoved& event) {
   MemberGroup* const group = groups_.of_lane(event.group);
-  if (group == nullptr || ++group->lanes_removed < group->lane_count) return;
+  if (group == nullptr || !groups_.on_lane_removed(*group)) return;
   flights_.close(*group);
   tensors_.on_group_removed(*group);
 }
@@ -99,8 +99,7 @@ void Conductor::on(std::uint32_t, const event::RankReleased& event) {
   MemberGroup* const group = groups_.of_lane(event.group);
   if (group == nullptr) return;
   MemberRank& rank = group->ranks[event.local_rank];
-  if (++rank.released != group->lane_count) return;
-  groups_.rank_released(rank);
+  if (!groups_.on_lane_released(*group, rank)) return;
   tensors_.release_all(*group, rank);
   groups_.tell_left(*group, rank);
   Client* const client = clients_.find(rank.client);
@@ -125,7 +124,7 @@ void Conductor::on(std::uint32_t, const event::LinkLost& event) {
 void Conductor::on(std::uint32_t lane, const event::OpFailed& event) {
   const MemberGroup* const group = groups_.of_lane(event.group);
   // A group that is being removed has no ops, and a lane may have let it go already.
-  if (group == nullptr || group->removing) return;
+  if (group == nullptr || group->phase == MemberGroup::Phase::removing) return;
   commands_.send_fail(
       *group, event.lanes & ~(1u << lane),
       {nullptr, event.tensor, event.sequence, event.code, event.about_rank, event.text});

@@ -15,7 +15,7 @@ MemberGroup* Groups::by_number(std::uint64_t number) const {
 MemberGroup* Groups::by_epoch(LinkRef coordinator, const std::string& uid,
                               std::int64_t epoch) const {
   for (const auto& [number, group] : groups_) {
-    if (group->ended || group->coordinator != coordinator) continue;
+    if (group->has_ended() || group->coordinator != coordinator) continue;
     if (group->uid == uid && group->epoch == epoch) return group.get();
   }
   return nullptr;
@@ -49,7 +49,8 @@ std::uint64_t Groups::next_deadline_ns() const {
   if (!lost_.empty()) return outlets_.clock.now_ns();
   std::uint64_t deadline = ~std::uint64_t{0};
   for (const auto& [number, group] : groups_) {
-    if (!group->started && !group->ended) deadline = std::min(deadline, group->start_deadline_ns);
+    if (group->phase == MemberGroup::Phase::starting)
+      deadline = std::min(deadline, group->start_deadline_ns);
   }
   return deadline;
 }
@@ -68,17 +69,17 @@ void Groups::add(std::unique_ptr<MemberGroup> made) {
 }
 
 void Groups::on_ready(MemberGroup& group) {
-  if (++group.lanes_ready != group.lane_count || group.ended) return;
+  if (++group.lanes_ready != group.lane_count || group.has_ended()) return;
   outlets_.post.send(group.coordinator,
                      {{"t", "ready"}, {"uid", group.uid}, {"epoch", group.epoch}});
 }
 
 void Groups::start(MemberGroup& group) {
-  if (group.started || group.ended) return;
-  group.started = true;
+  if (group.phase != MemberGroup::Phase::starting) return;
+  group.phase = MemberGroup::Phase::running;
   for (MemberRank& rank : group.ranks) {
-    if (rank.left) continue;
-    rank.joined = true;
+    if (rank.phase != MemberRank::Phase::joining) continue;  // it has gone meanwhile
+    rank.phase = MemberRank::Phase::joined;
     if (!group.lineage.empty()) {
       answer_split(group, rank);
       continue;
@@ -117,7 +118,7 @@ void Groups::answer_split(const MemberGroup& group, const MemberRank& rank) {
 void Groups::weigh(const TuningPolicy& policy) {
   for (const auto& [number, group] : groups_) {
     const std::uint32_t weight = policy.weight(group->job, group->uid_of_user);
-    if (!group->removing) {
+    if (group->phase != MemberGroup::Phase::removing) {
       outlets_.lanes.send_to_group(*group, command::SetWeight{nullptr, weight});
     }
   }
@@ -128,7 +129,7 @@ void Groups::weigh(const TuningPolicy& policy) {
 void Groups::on_leave(std::uint64_t client, const shm::GroupLeavePacket& packet) {
   MemberGroup* const group = by_number(packet.group);
   MemberRank* const rank = group != nullptr ? group->rank_of_client(client) : nullptr;
-  if (rank == nullptr || rank->leaving) {
+  if (rank == nullptr || rank->phase != MemberRank::Phase::joined) {
     return outlets_.answers.done(client, packet.header.request, Errc::unknown_group,
                                  "this client is not in that group");
   }
@@ -136,21 +137,27 @@ void Groups::on_leave(std::uint64_t client, const shm::GroupLeavePacket& packet)
 }
 
 void Groups::leave(MemberGroup& group, MemberRank& rank, std::uint64_t request) {
-  rank.leaving = true;
+  rank.phase = MemberRank::Phase::leaving;
   rank.leave_request = request;
   const auto index = static_cast<std::uint32_t>(&rank - group.ranks.data());
   outlets_.lanes.send_to_group(group, command::RankLeft{nullptr, index});
 }
 
-void Groups::rank_released(MemberRank& rank) {
-  rank.left = true;
+bool Groups::on_lane_removed(MemberGroup& group) {
+  return ++group.lanes_removed == group.lane_count;
+}
+
+bool Groups::on_lane_released(const MemberGroup& group, MemberRank& rank) {
+  if (++rank.released != group.lane_count) return false;
+  rank.phase = MemberRank::Phase::left;
   if (rank.leave_request != 0) {
     outlets_.answers.done(rank.client, rank.leave_request, Errc::ok, "");
   }
+  return true;
 }
 
 void Groups::tell_left(const MemberGroup& group, const MemberRank& rank) {
-  if (group.ended) return;
+  if (group.has_ended()) return;
   outlets_.post.send(
       group.coordinator,
       {{"t", "left"}, {"uid", group.uid}, {"epoch", group.epoch}, {"rank", rank.rank}});
@@ -167,8 +174,8 @@ void Groups::tell_end(LinkRef coordinator, const EpochEnd& end) {
 }
 
 void Groups::end(MemberGroup& group, Errc code, const std::string& text, bool tell_coordinator) {
-  if (group.ended) return;
-  group.ended = true;
+  if (group.has_ended()) return;
+  group.phase = MemberGroup::Phase::ended;
   group.end_code = code;
   group.end_text = text;
   ++outlets_.counters->groups_ended;
@@ -181,8 +188,8 @@ void Groups::end(MemberGroup& group, Errc code, const std::string& text, bool te
   if (tell_coordinator) tell_end(group.coordinator, {group.uid, group.epoch, code, text});
   outlets_.lanes.send_to_group(group, command::EndGroup{nullptr, code, Sentence(text)});
   for (MemberRank& rank : group.ranks) {
-    if (rank.joined || rank.left) continue;
-    rank.left = true;  // its join has failed; it has no handle to leave with
+    if (rank.phase != MemberRank::Phase::joining) continue;
+    rank.phase = MemberRank::Phase::left;  // its join has failed; it has no handle to leave with
     outlets_.answers.done(rank.client, rank.join_request, code, text);
   }
   remove_if_unused(group);
@@ -203,14 +210,14 @@ void Groups::lose_client(std::uint64_t client, const char* why) {
         "lost rank " + std::to_string(rank.rank) + " on " + group->node_name(group->node) + ": " +
             why,
         true);
-    rank.left = true;
+    rank.phase = MemberRank::Phase::left;
     remove_if_unused(*group);
   }
 }
 
 MemberGroup* Groups::led_by(LinkRef coordinator) const {
   for (const auto& [number, group] : groups_) {
-    if (group->coordinator == coordinator && !group->ended) return group.get();
+    if (group->coordinator == coordinator && !group->has_ended()) return group.get();
   }
   return nullptr;
 }
@@ -218,7 +225,8 @@ MemberGroup* Groups::led_by(LinkRef coordinator) const {
 MemberGroup* Groups::late_to_start() const {
   const std::uint64_t now = outlets_.clock.now_ns();
   for (const auto& [number, group] : groups_) {
-    if (!group->started && !group->ended && now >= group->start_deadline_ns) return group.get();
+    if (group->phase == MemberGroup::Phase::starting && now >= group->start_deadline_ns)
+      return group.get();
   }
   return nullptr;
 }
@@ -248,11 +256,11 @@ int Groups::settle(const TimeSlice& slice) {
 }
 
 void Groups::remove_if_unused(MemberGroup& group) {
-  if (group.removing || !group.ended) return;
+  if (group.phase != MemberGroup::Phase::ended) return;
   for (const MemberRank& rank : group.ranks) {
-    if (!rank.left) return;
+    if (rank.phase != MemberRank::Phase::left) return;
   }
-  group.removing = true;
+  group.phase = MemberGroup::Phase::removing;
   outlets_.lanes.send_to_group(group, command::RemoveGroup{});
 }
 

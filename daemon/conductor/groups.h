@@ -59,8 +59,8 @@ class Groups {
   void on_leave(std::uint64_t client, const shm::GroupLeavePacket& packet);
   // `request` is answered when all lanes have released the rank; 0: nobody asks.
   void leave(MemberGroup& group, MemberRank& rank, std::uint64_t request);
-  // No op of the group uses the rank's memory any more, on any lane.
-  void rank_released(MemberRank& rank);
+  // No op of the group uses the rank's memory any more on a lane. True: it was the last lane.
+  bool on_lane_released(const MemberGroup& group, MemberRank& rank);
   // Its tensors are released too: the coordinator is told.
   void tell_left(const MemberGroup& group, const MemberRank& rank);
 
@@ -76,6 +76,8 @@ class Groups {
   int settle(const TimeSlice& slice);
   // When the epoch has ended and no rank of this node has a handle to it.
   void remove_if_unused(MemberGroup& group);
+  // A lane has let go of it. True: it was the last one.
+  bool on_lane_removed(MemberGroup& group);
   // All lanes have let go of it.
   void forget(const MemberGroup& group);
 

@@ -199,11 +199,11 @@ Quotas::Share Quotas::share_of(std::uint32_t user, const std::string& joining) c
   // Ranks join again before all have left the epoch that has failed, which its successor replaces.
   bool replaced = false;
   for (const auto& [number, group] : counted_.groups.all()) {
-    if (group->removing || !is_of(user, group->users)) continue;
-    if (group->ended && group->uid == joining && !std::exchange(replaced, true)) continue;
+    if (group->phase == MemberGroup::Phase::removing || !is_of(user, group->users)) continue;
+    if (group->has_ended() && group->uid == joining && !std::exchange(replaced, true)) continue;
     ++share.groups;
     share.links += (group->addresses.size() - 1) * group->lane_count;
-    if (!group->ended) share.ops_in_flight += group->max_ops;
+    if (!group->has_ended()) share.ops_in_flight += group->max_ops;
   }
   // What this node offers, of which the group will agree on that much at most.
   for (const auto& [uid, set] : counted_.joins.all()) {

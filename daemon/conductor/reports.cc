@@ -95,10 +95,11 @@ void add_skews(const std::map<std::string, std::int64_t>& calendars, std::int64_
 }
 
 const char* group_state(const MemberGroup& group) noexcept {
-  if (group.ended) return group.end_code == Errc::group_left ? "leaving" : "failed";
-  if (!group.started) return "joining";
-  const bool leaving = std::any_of(group.ranks.begin(), group.ranks.end(),
-                                   [](const MemberRank& rank) { return rank.leaving; });
+  if (group.has_ended()) return group.end_code == Errc::group_left ? "leaving" : "failed";
+  if (group.phase == MemberGroup::Phase::starting) return "joining";
+  const bool leaving =
+      std::any_of(group.ranks.begin(), group.ranks.end(),
+                  [](const MemberRank& rank) { return rank.phase >= MemberRank::Phase::leaving; });
   return leaving ? "leaving" : "running";
 }
 
@@ -245,7 +246,7 @@ std::size_t Reports::peer_count(const Scope& scope) const {
     return nodes.size();
   }
   for (const auto& [number, group] : of_.groups.all()) {
-    if (group->ended || !scope.has(group->users)) continue;
+    if (group->has_ended() || !scope.has(group->users)) continue;
     for (const wire::NodeId& id : group->lanes.front()->setup().node_ids) {
       if (id != self()) nodes.insert(node_text(id));
     }
@@ -324,7 +325,8 @@ nlohmann::json Reports::group_row(const MemberGroup& group) const {
       {"ops_completed", progress.completed},
       {"ops_in_flight", in_flight},
       {"waiting", std::move(waiting)},
-      {"error", group.ended ? std::string(errc_name(group.end_code)) + ": " + group.end_text : ""}};
+      {"error",
+       group.has_ended() ? std::string(errc_name(group.end_code)) + ": " + group.end_text : ""}};
 }
 
 nlohmann::json Reports::groups(const Scope& scope) const {

@@ -11,12 +11,12 @@ void Splits::begin(const Client& client, const shm::GroupSplitPacket& packet) {
   const std::uint64_t request = packet.header.request;
   MemberGroup* const parent = partners_.groups.by_number(packet.group);
   MemberRank* const rank = parent != nullptr ? parent->rank_of_client(client.id) : nullptr;
-  if (rank == nullptr || rank->leaving || !rank->joined) {
+  if (rank == nullptr || rank->phase != MemberRank::Phase::joined) {
     return partners_.refusals.join({client, request}, Errc::unknown_group,
                                    "this client is not in the group that it splits");
   }
   const std::string group = short_group_uid(parent->id);
-  if (parent->ended) {
+  if (parent->has_ended()) {
     return partners_.refusals.join({client, request, group}, parent->end_code, parent->end_text);
   }
   if (const std::string why = partners_.drain.join_refusal(client, parent->uid); !why.empty()) {

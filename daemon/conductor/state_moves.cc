@@ -110,7 +110,7 @@ bool StateMoves::start(const Client& client, const shm::TensorStatePacket& packe
   }
   TensorState& state = *found->state;
   // A client that has half of the residual hands it over at its end, whatever ended before.
-  if (group->ended && !state.slots) return refuse(group->end_code, group->end_text);
+  if (group->has_ended() && !state.slots) return refuse(group->end_code, group->end_text);
   const auto memory = state.codec.empty() ? codec::Memory::none : state.declared.recipe.memory;
   const bool averages = state.averages.load(std::memory_order_relaxed);
   const float alpha = averages && memory == codec::Memory::ef ? static_cast<float>(group->size)
@@ -204,7 +204,7 @@ void StateMoves::finish(const StateMove& move, const MemberGroup& group) {
       tensor.residual_with_client.store(false, std::memory_order_relaxed);
       // What an op that failed has left in doubt is not there any more; but what the end of an epoch
       // has, its client does not know.
-      if (!group.ended) tensor.doubtful.store(false, std::memory_order_relaxed);
+      if (!group.has_ended()) tensor.doubtful.store(false, std::memory_order_relaxed);
     }
   }
   if (clients_.find(move.client) == nullptr) return;

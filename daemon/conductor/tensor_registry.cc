@@ -101,7 +101,7 @@ Status TensorRegistry::check_packet(const shm::TensorDeclarePacket& packet) cons
 Status TensorRegistry::check_rank(const Declaration& declaration) const {
   const MemberGroup& group = declaration.group;
   const MemberRank& rank = declaration.rank;
-  if (group.ended) return fail(group.end_code, group.end_text);
+  if (group.has_ended()) return fail(group.end_code, group.end_text);
   const auto before = rank.declarations.find(declaration.name);
   if (before != rank.declarations.end() && before->second.holds) {
     return fail(Errc::already_exists, "the tensor " + declaration.name + " is declared already");
@@ -301,7 +301,8 @@ std::string TensorRegistry::recipe_text(const TensorState& state) const {
 // ---- The end of a declaration -------------------------------------------------------------------
 
 void TensorRegistry::drop(MemberGroup& group, std::uint64_t id) {
-  if (group.removing) return;  // it goes with the group, which a lane may have let go already
+  if (group.phase == MemberGroup::Phase::removing)
+    return;  // it goes with the group, which a lane may have let go already
   DeclaredTensor& tensor = group.tensors.at(id);
   const command::DropTensor command{nullptr, tensor.state.get(), ++tensor.releases};
   outlets_.lanes.send_to_group(group, command);
@@ -397,7 +398,7 @@ void TensorRegistry::dispose_of(const MemberGroup& group, States states) const {
 
 void TensorRegistry::keep(const MemberGroup& group, DeclaredTensor& tensor) {
   for (const auto& [number, other] : partners_.groups.all()) {
-    if (other->uid != group.uid || other->removing) continue;
+    if (other->uid != group.uid || other->phase == MemberGroup::Phase::removing) continue;
     for (DeclaredTensor* next : other->tensors.named(tensor.state->name)) {
       if (next == &tensor || next->state->codec.empty() || !next->state_key.empty()) continue;
       // It was declared again before the lanes had let go of this one, and has begun at zero.

@@ -19,8 +19,7 @@
 
 namespace tern::daemon {
 
-// The declarations of tensors: what ranks agree on, until the last lane has let go. It keeps codec
-// state between declarations.
+// The declarations of tensors: what ranks agree on, until the last lane has let go.
 class TensorRegistry {
  public:
   // Other parts that a declaration concerns. They outlive the registry.

@@ -127,7 +127,7 @@ const char* objection_to_blocks(const shm::SubmitEntry& entry, const plan::Plan&
                       : "the tensor was declared with client_blocks: it takes blocks";
   }
   if (!has_blocks) return nullptr;
-  if (!plan.takes_client_blocks) return "client_blocks is for all_reduce";
+  if (!plan.takes_client_blocks) return "the operation takes no client_blocks";
   if (entry.recipe[0] != '\0') {
     return "an operation with blocks has the recipe of its tensor, and none of its own";
   }

@@ -118,13 +118,13 @@ bool FrameMemory::acked(Cookie cookie, BorrowedMemory& memory) noexcept {
 void FrameMemory::tell(net::Transport& transport) const {
   for (const SlabPool* pool : {&accumulators_, &send_slabs_, &result_slabs_}) {
     // Slabs are host memory, which no transport refuses.
-    TERN_CHECK(transport.remember_memory({pool->memory(), kind_of(Space::host)}).has_value());
+    TERN_CHECK(transport.remember_memory(memory_of(pool->region())).has_value());
   }
 }
 
 void FrameMemory::untell(net::Transport& transport) const {
   for (const SlabPool* pool : {&accumulators_, &send_slabs_, &result_slabs_}) {
-    transport.forget_memory({pool->memory(), kind_of(Space::host)});
+    transport.forget_memory(memory_of(pool->region()));
   }
 }
 

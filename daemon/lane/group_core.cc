@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/check.h"
+#include "daemon/lane/fail_body.h"
 
 namespace tern::daemon {
 
@@ -106,12 +107,7 @@ void GroupCore::tell_all(const wire::FrameHeader& header, std::span<const std::b
 void GroupCore::tell_failure(std::uint32_t node, const collective::OpKey& key,
                              const collective::Failure& failure) {
   if (ops_.ended() || peers_[node]->is_lost()) return;
-  wire::OpFailBody body{};
-  body.code = static_cast<std::int32_t>(failure.code);
-  body.rank = failure.about_rank;
-  failure.text.copy(body.text, sizeof(body.text) - 1);
-  peers_[node]->link->send_copy(header(wire::FrameKind::op_fail, key),
-                                std::as_bytes(std::span(&body, 1)));
+  peers_[node]->link->send_copy(header(wire::FrameKind::op_fail, key), FailBody(failure).payload());
 }
 
 void GroupCore::send(std::uint32_t node, const BlockFrame& frame) {

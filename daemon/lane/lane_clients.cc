@@ -12,10 +12,6 @@ namespace {
 // A client may be refused at every entry; the log says it once a second.
 constexpr std::uint64_t kRefusalEveryNs = 1'000'000'000;
 
-net::Memory memory_of(const Region& region) noexcept {
-  return {{region.base, region.bytes}, kind_of(Space::host)};
-}
-
 }  // namespace
 
 const Region* LaneClient::region(std::uint32_t id) const noexcept {

@@ -8,6 +8,7 @@
 #include "base/bump.h"
 #include "base/check.h"
 #include "collective/op_plan.h"
+#include "daemon/lane/fail_body.h"
 #include "daemon/lane/touch_pages.h"
 #include "plan/cancel.h"
 #include "shm/sharding.h"
@@ -159,9 +160,9 @@ void LaneGroup::submit(LaneClient& client, const shm::SubmitEntry& entry) {
   slot.ticket = entry.ticket;
   slot.extents = extents;
   slot.input = {input, entry.input_offset,
-                slots != nullptr ? slots->bytes() : extents.input.count * element, Space::host};
+                slots != nullptr ? slots->bytes() : extents.input.count * element};
   slot.output = {output, entry.output_offset,
-                 slots != nullptr ? slots->bytes() : extents.output.count * element, Space::host};
+                 slots != nullptr ? slots->bytes() : extents.output.count * element};
   slot.prescale = std::bit_cast<float>(entry.prescale_bits);
   slot.lanes = admitted.checked.lanes;
   slot.present = true;
@@ -306,12 +307,8 @@ void LaneGroup::send_checksums(const Action& action) {
 
 void LaneGroup::send_failure(const Action& action) {
   const collective::Op& failed = core_.op(action.op);
-  wire::OpFailBody body{};
-  body.code = static_cast<std::int32_t>(failed.status);
-  body.rank = failed.about_rank;
-  std::memcpy(body.text, failed.text, std::min(sizeof(body.text), sizeof(failed.text)));
-  core_.tell_all(core_.header(wire::FrameKind::op_fail, action.op),
-                 std::as_bytes(std::span(&body, 1)));
+  const FailBody told({failed.status, failed.about_rank, failed.text});
+  core_.tell_all(core_.header(wire::FrameKind::op_fail, action.op), told.payload());
   core_.ops().done(action);
 }
 

@@ -114,6 +114,7 @@ class LaneGroup final : private MemoryOwner, private BlockSink {
   void tell_end(collective::OpId op);
 
   struct FrameHandler;
+  void give_up_op(std::uint32_t node, const wire::FrameHeader& header);
   // Frames that belong to neither leg: where a payload goes, and what it says.
   bool place_announce(std::uint32_t node, const wire::FrameHeader& header,
                       net::PayloadPlace& place);

@@ -6,6 +6,7 @@
 
 #include "base/bump.h"
 #include "collective/op_plan.h"
+#include "daemon/lane/fail_body.h"
 #include "daemon/lane/lane_group.h"
 #include "plan/plans.h"
 
@@ -14,113 +15,145 @@ namespace tern::daemon {
 using collective::OpId;
 using wire::FrameKind;
 
-namespace {
-
-// Payloads that are no blocks.
-bool place_small(LanePeer& peer, const wire::FrameHeader& header, std::size_t bytes,
-                 net::PayloadPlace& place) {
-  if (header.payload_bytes != bytes) return false;
-  place.body = std::span(peer.small).first(bytes);
-  return true;
-}
-
-}  // namespace
-
-// What a lane does with the frames of one kind. False, from either: the peer breaks the protocol.
+// What a lane does with the frames of one kind. False, from the first two: the peer breaks the
+// protocol.
 struct LaneGroup::FrameHandler {
   // Null: the kind has no meaning between groups.
   static const FrameHandler* of(std::uint8_t kind);
 
-  FrameKind kind;
   // Where the payload goes, before it comes.
   bool (*place_payload)(LaneGroup& group, std::uint32_t node, const wire::FrameHeader& header,
                         net::PayloadPlace& place);
   // What it says, when it has come whole.
   bool (*accept_payload)(LaneGroup& group, std::uint32_t node, const wire::FrameHeader& header,
                          const net::PayloadPlace& place);
+  // It is damaged; the header is good, and says whose it was.
+  void (*give_up)(LaneGroup& group, std::uint32_t node, const wire::FrameHeader& header) =
+      [](LaneGroup& group, std::uint32_t node, const wire::FrameHeader& header) {
+        group.give_up_op(node, header);
+      };
 };
 
 const LaneGroup::FrameHandler* LaneGroup::FrameHandler::of(std::uint8_t kind) {
   using Header = const wire::FrameHeader;
   using Place = net::PayloadPlace;
-  static constexpr FrameHandler kHandlers[] = {
-      {FrameKind::announce,
-       [](LaneGroup& group, std::uint32_t node, Header& header, Place& place) {
-         return group.place_announce(node, header, place);
-       },
-       [](LaneGroup& group, std::uint32_t node, Header& header, const Place& place) {
-         return group.accept_announce(node, header, place);
-       }},
-      {FrameKind::grant,
-       [](LaneGroup& group, std::uint32_t node, Header& header, Place& place) {
-         return place_small(group.core_.peer(node), header, 0, place);
-       },
-       [](LaneGroup& group, std::uint32_t node, Header& header, const Place&) {
-         return group.reduce_.accept_grant(node, header);
-       }},
-      {FrameKind::contribution,
-       [](LaneGroup& group, std::uint32_t node, Header& header, Place& place) {
-         return group.reduce_.place_contribution(node, header, group.core_.peer(node).receiving,
-                                                 place);
-       },
-       [](LaneGroup& group, std::uint32_t node, Header& header, const Place&) {
-         group.reduce_.accept_contribution(node, header, group.core_.peer(node).receiving);
-         return true;
-       }},
-      {FrameKind::result,
-       [](LaneGroup& group, std::uint32_t node, Header& header, Place& place) {
-         return group.results_.place(node, header, place);
-       },
-       [](LaneGroup& group, std::uint32_t node, Header& header, const Place& place) {
-         group.results_.accept(node, header, place);
-         return true;
-       }},
-      {FrameKind::op_fail,
-       [](LaneGroup& group, std::uint32_t node, Header& header, Place& place) {
-         return place_small(group.core_.peer(node), header, sizeof(wire::OpFailBody), place);
-       },
-       [](LaneGroup& group, std::uint32_t, Header& header, const Place& place) {
-         return group.accept_op_fail(header, place);
-       }},
-      {FrameKind::verify,
-       [](LaneGroup& group, std::uint32_t node, Header& header, Place& place) {
-         return group.setup().shape.verify &&
-                place_small(group.core_.peer(node), header, group.verifier_.payload_bytes(node),
-                            place);
-       },
-       [](LaneGroup& group, std::uint32_t node, Header& header, const Place& place) {
-         return group.accept_verify(node, header, place);
-       }},
-      {FrameKind::submitted,
-       [](LaneGroup& group, std::uint32_t node, Header& header, Place& place) {
-         return place_small(group.core_.peer(node), header, sizeof(wire::SubmittedBody), place);
-       },
-       [](LaneGroup& group, std::uint32_t node, Header& header, const Place& place) {
-         return group.accept_submitted(node, header, place);
-       }},
-  };
-  for (const FrameHandler& handler : kHandlers) {
-    if (handler.kind == static_cast<FrameKind>(kind)) return &handler;
+  static constexpr FrameHandler kAnnounce = {
+      [](LaneGroup& group, std::uint32_t node, Header& header, Place& place) {
+        return group.place_announce(node, header, place);
+      },
+      [](LaneGroup& group, std::uint32_t node, Header& header, const Place& place) {
+        return group.accept_announce(node, header, place);
+      }};
+  static constexpr FrameHandler kGrant = {
+      [](LaneGroup& group, std::uint32_t node, Header& header, Place& place) {
+        return group.core_.peer(node).place_small(header, 0, place);
+      },
+      [](LaneGroup& group, std::uint32_t node, Header& header, const Place&) {
+        return group.reduce_.accept_grant(node, header);
+      }};
+  static constexpr FrameHandler kContribution = {
+      [](LaneGroup& group, std::uint32_t node, Header& header, Place& place) {
+        return group.reduce_.place_contribution(node, header, group.core_.peer(node).receiving,
+                                                place);
+      },
+      [](LaneGroup& group, std::uint32_t node, Header& header, const Place&) {
+        group.reduce_.accept_contribution(node, header, group.core_.peer(node).receiving);
+        return true;
+      }};
+  static constexpr FrameHandler kResult = {
+      [](LaneGroup& group, std::uint32_t node, Header& header, Place& place) {
+        return group.results_.place(node, header, place);
+      },
+      [](LaneGroup& group, std::uint32_t node, Header& header, const Place& place) {
+        group.results_.accept(node, header, place);
+        return true;
+      }};
+  static constexpr FrameHandler kOpFail = {
+      [](LaneGroup& group, std::uint32_t node, Header& header, Place& place) {
+        return group.core_.peer(node).place_small(header, sizeof(wire::OpFailBody), place);
+      },
+      [](LaneGroup& group, std::uint32_t, Header& header, const Place& place) {
+        return group.accept_op_fail(header, place);
+      }};
+  static constexpr FrameHandler kVerify = {
+      [](LaneGroup& group, std::uint32_t node, Header& header, Place& place) {
+        return group.setup().shape.verify &&
+               group.core_.peer(node).place_small(header, group.verifier_.payload_bytes(node),
+                                                  place);
+      },
+      [](LaneGroup& group, std::uint32_t node, Header& header, const Place& place) {
+        return group.accept_verify(node, header, place);
+      }};
+  static constexpr FrameHandler kSubmitted = {
+      [](LaneGroup& group, std::uint32_t node, Header& header, Place& place) {
+        return group.core_.peer(node).place_small(header, sizeof(wire::SubmittedBody), place);
+      },
+      [](LaneGroup& group, std::uint32_t node, Header& header, const Place& place) {
+        return group.accept_submitted(node, header, place);
+      }};
+  static constexpr FrameHandler kOfASend = {
+      [](LaneGroup& group, std::uint32_t node, Header& header, Place& place) {
+        return group.point_to_point_.place_payload(node, header, place);
+      },
+      [](LaneGroup& group, std::uint32_t node, Header& header, const Place& place) {
+        return group.point_to_point_.on_frame(node, header, place);
+      },
+      [](LaneGroup& group, std::uint32_t node, Header& header) {
+        group.point_to_point_.on_bad_payload(node, header);
+      }};
+  // Every kind is named, so that the compiler asks of a new one what it is to a group.
+  switch (static_cast<FrameKind>(kind)) {
+    case FrameKind::announce:
+      return &kAnnounce;
+    case FrameKind::grant:
+      return &kGrant;
+    case FrameKind::contribution:
+      return &kContribution;
+    case FrameKind::result:
+      return &kResult;
+    case FrameKind::op_fail:
+      return &kOpFail;
+    case FrameKind::verify:
+      return &kVerify;
+    case FrameKind::submitted:
+      return &kSubmitted;
+    case FrameKind::send_offer:
+    case FrameKind::send_accept:
+    case FrameKind::send_piece:
+    case FrameKind::send_end:
+    case FrameKind::send_withdraw:
+    case FrameKind::rank_left:
+      return &kOfASend;
+    case FrameKind::hello:  // from here on: of links, transports and conductors
+    case FrameKind::hello_reply:
+    case FrameKind::refuse:
+    case FrameKind::ack:
+    case FrameKind::heartbeat:
+    case FrameKind::goodbye:
+    case FrameKind::rdma_offer:
+    case FrameKind::rdma_accept:
+    case FrameKind::rdma_ready:
+    case FrameKind::rdma_decline:
+    case FrameKind::control:
+      break;
   }
   return nullptr;
 }
 
 bool LaneGroup::place_payload(std::uint32_t node, const wire::FrameHeader& header,
                               net::PayloadPlace& place) {
-  if (PointToPoint::takes(header)) return point_to_point_.place_payload(node, header, place);
   if (const FrameHandler* const handler = FrameHandler::of(header.kind)) {
     return handler->place_payload(*this, node, header, place);
   }
   // It is refused when it has come whole: nobody knows how long such frames are.
   LanePeer& peer = core_.peer(node);
   return header.payload_bytes <= peer.small.size() &&
-         place_small(peer, header, header.payload_bytes, place);
+         peer.place_small(header, header.payload_bytes, place);
 }
 
 bool LaneGroup::on_frame(std::uint32_t node, const wire::FrameHeader& header,
                          const net::PayloadPlace& place) {
   op_seen_ = true;
-  if (PointToPoint::takes(header)) return point_to_point_.on_frame(node, header, place);
   const FrameHandler* const handler = FrameHandler::of(header.kind);
   return handler != nullptr && handler->accept_payload(*this, node, header, place);
 }
@@ -128,7 +161,12 @@ bool LaneGroup::on_frame(std::uint32_t node, const wire::FrameHeader& header,
 void LaneGroup::on_bad_payload(std::uint32_t node, const wire::FrameHeader& header) {
   op_seen_ = true;
   bump(core_.resources().counters->bad_payloads, std::uint64_t{1});
-  if (PointToPoint::takes(header)) return point_to_point_.on_bad_payload(node, header);
+  const FrameHandler* const handler = FrameHandler::of(header.kind);
+  if (handler == nullptr) return on_abandoned(core_.peer(node));
+  handler->give_up(*this, node, header);
+}
+
+void LaneGroup::give_up_op(std::uint32_t node, const wire::FrameHeader& header) {
   on_abandoned(core_.peer(node));
   char text[120];
   std::snprintf(text, sizeof(text), "a payload from node %u did not match its checksum", node);
@@ -178,8 +216,8 @@ bool LaneGroup::accept_announce(std::uint32_t node, const wire::FrameHeader& hea
     core_.tell_failure(node, {header.tensor, header.op_seq},
                        {Errc::mismatch, body.rank, collective::kUnknownKind});
   }
-  if (known && node == OpTuning::kLeader) tuning_.hear_lead(op, body);
-  if (known && node != OpTuning::kLeader) tuning_.hear_early(op, body);
+  if (known && node == kLeadingNode) tuning_.hear_lead(op, body);
+  if (known && node != kLeadingNode) tuning_.hear_early(op, body);
   if (known && (body.flags & wire::kAnnounceClientBlocks) != 0) {
     verifier_.compare_blocks(op);
   }
@@ -192,12 +230,9 @@ bool LaneGroup::accept_announce(std::uint32_t node, const wire::FrameHeader& hea
 // ---- The rest -----------------------------------------------------------------------------------
 
 bool LaneGroup::accept_op_fail(const wire::FrameHeader& header, const net::PayloadPlace& place) {
-  wire::OpFailBody body;
-  std::memcpy(&body, place.body.data(), sizeof(body));
-  body.text[sizeof(body.text) - 1] = '\0';
-  if (body.code <= 0 || body.code >= kErrcCount) return false;
-  core_.ops().on_op_fail({header.tensor, header.op_seq},
-                         {static_cast<Errc>(body.code), body.rank, body.text});
+  const auto told = FailBody::read(place.body);
+  if (!told) return false;
+  core_.ops().on_op_fail({header.tensor, header.op_seq}, told->failure());
   return true;
 }
 

@@ -24,7 +24,7 @@ const char* objection_to_memory(const plan::Plan& plan, const LaneOp& op,
   // the same.
   if (codec::needs_shift(tensor->declared.recipe) &&
       (plan.keeps_sums() || (plan.moves() && op.encoding.lossy))) {
-    return "diana and ef21 are for all_reduce; declare the tensor with ef";
+    return "the operation cannot have diana or ef21; declare the tensor with ef";
   }
   return !op.encoding.lossy ||
                  tensor->memory_use.admits({plan.number, plan.has_one_leg(), counts_crc})

@@ -93,7 +93,7 @@ bool OpTuning::leads_next(OpId op) const noexcept {
 void OpTuning::announce(OpId op, wire::AnnounceBody& body) noexcept {
   Choice& choice = choices_[op];
   if (tuning(op) == nullptr || choice.source == Source::replay) return;
-  if (core_.self() != kLeader) {
+  if (core_.self() != kLeadingNode) {
     if (has_client_blocks(op)) body.lead_is_trial = kMadeEarly;
     return;
   }
@@ -283,6 +283,14 @@ bool OpTuning::owns_all(OpId op) const noexcept {
   return true;
 }
 
+// Of a tensor's last chunk there may be a few elements, whose block is mostly header and whose loss
+// is none: they say nothing of the others.
+bool OpTuning::is_short(OpId op, std::uint32_t number) const noexcept {
+  constexpr std::uint32_t kLeast = 4;  // of a whole chunk, or of a sample
+  const auto& chunks = core_.op(op).chunks;
+  return chunks.size(number) < std::min(chunks.size(0), Shadow::kSampleElements) / kLeast;
+}
+
 void OpTuning::offer_contribution(OpId op, std::uint32_t number) {
   if (tuning(op) == nullptr) return;
   const auto& chunks = core_.op(op).chunks;
@@ -292,6 +300,7 @@ void OpTuning::offer_contribution(OpId op, std::uint32_t number) {
     if (core_.op(op).announces_chunks && chunks.owned(core_.self()) != 0) offer_own(op, 0);
     return;
   }
+  if (is_short(op, number)) return;
   const ChunkPart part{chunks.begin(number), chunks.size(number)};
   offer(op, {part, &NodeValues::floats, core_.lane_op(op).tensor->codec.sender(part.begin)});
 }
@@ -300,6 +309,7 @@ void OpTuning::offer_contribution(OpId op, std::uint32_t number) {
 void OpTuning::offer_own(OpId op, std::uint32_t index) {
   const auto& chunks = core_.op(op).chunks;
   const std::uint32_t number = chunks.chunk(core_.self(), index);
+  if (is_short(op, number)) return;
   offer(op, {{chunks.begin(number), chunks.size(number)}, &NodeValues::floats, nullptr});
 }
 

@@ -27,9 +27,6 @@ struct ClientEncoding {
 
 class OpTuning {
  public:
-  // An op waits for the slowest of its nodes, so that they had better send it alike: as this node.
-  static constexpr std::uint32_t kLeader = 0;
-
   // Everything given outlives this. Events name the group by `group`.
   OpTuning(GroupCore& core, const NodeValues& values, LaneGroup& group)
       : core_(core),
@@ -160,6 +157,7 @@ class OpTuning {
     std::span<const float> (NodeValues::*values)(collective::OpId, const ChunkPart&) const;
     const float* residual = nullptr;
   };
+  bool is_short(collective::OpId op, std::uint32_t number) const noexcept;
   void offer(collective::OpId op, const Sample& sample);
   // An own chunk of a node whose client has blocks.
   void offer_own(collective::OpId op, std::uint32_t index);

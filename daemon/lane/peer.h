@@ -41,7 +41,7 @@ class ResultBuffers {
   }
   void give(std::uint32_t index) noexcept { free_.push_back(index); }
   Operand operand(std::uint32_t index) const noexcept {
-    return {&buffers_[index]->region, 0, bytes_, Space::host};
+    return {&buffers_[index]->region, 0, bytes_};
   }
 
  private:
@@ -97,6 +97,12 @@ struct LanePeer {
   std::uint64_t unused_ns = 0;  // since when none does
   Receiving receiving;
   std::vector<std::byte> small;  // payloads of frames that carry no block
+  // False: the payload has not so many bytes.
+  bool place_small(const wire::FrameHeader& header, std::size_t bytes, net::PayloadPlace& where) {
+    if (header.payload_bytes != bytes) return false;
+    where.body = std::span(small).first(bytes);
+    return true;
+  }
   ResultBuffers results;
   // For the comparison of its speed with ours: what it was sent and has added of us, what we have
   // added of it, in bytes of elements; and the same at the last look.

@@ -3,6 +3,7 @@
 #include <cstdio>
 #include <cstring>
 
+#include "daemon/lane/fail_body.h"
 #include "daemon/lane/pass_ledger.h"
 #include "daemon/lane/touch_pages.h"
 
@@ -74,7 +75,7 @@ void PointToPoint::submit(const Submitter& submitter, const shm::SubmitEntry& en
   memory.client = &client;
   memory.ticket = entry.ticket;
   memory.elements = {&client.arena, sends ? entry.input_offset : entry.output_offset,
-                     passing.envelope.bytes(), Space::host};
+                     passing.envelope.bytes()};
   memory.encodes = encodes;
   if (encodes) memory.recipe = submitter.encoding->recipe;
   ++client.uses;
@@ -248,12 +249,8 @@ void PointToPoint::tell(std::uint32_t node, const wire::FrameHeader& header,
   LanePeer& peer = core_.peer(node);
   if (peer.is_lost()) return;
   if (outcome.code == Errc::ok) return peer.link->send_copy(header, {});
-  wire::OpFailBody body{};
-  body.code = static_cast<std::int32_t>(outcome.code);
-  body.rank = outcome.about_rank;
-  static_assert(sizeof(body.text) == sizeof(outcome.text));
-  std::memcpy(body.text, outcome.text, sizeof(body.text));
-  peer.link->send_copy(header, std::as_bytes(std::span(&body, 1)));
+  const FailBody told({outcome.code, outcome.about_rank, outcome.text});
+  peer.link->send_copy(header, told.payload());
 }
 
 }  // namespace tern::daemon

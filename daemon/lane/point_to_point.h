@@ -61,8 +61,7 @@ class PointToPoint {
     return done;
   }
 
-  // ---- Frames, as of LaneGroup. REQUIRES: takes(header) ----
-  static bool takes(const wire::FrameHeader& header) noexcept;
+  // ---- Frames, as of LaneGroup ----
   bool place_payload(std::uint32_t node, const wire::FrameHeader& header, net::PayloadPlace& place);
   bool on_frame(std::uint32_t node, const wire::FrameHeader& header,
                 const net::PayloadPlace& place);
@@ -93,8 +92,6 @@ class PointToPoint {
   void complete(const collective::PassStep& step);
 
   struct FrameHandler;
-  bool place_small(std::uint32_t node, const wire::FrameHeader& header, std::size_t bytes,
-                   net::PayloadPlace& place);
   bool place_offer(std::uint32_t node, const wire::FrameHeader& header, net::PayloadPlace& place);
   bool accept_offer(std::uint32_t node, const wire::FrameHeader& header,
                     const net::PayloadPlace& place, bool damaged);

@@ -3,6 +3,7 @@
 #include <cstring>
 
 #include "collective/pass_failures.h"
+#include "daemon/lane/fail_body.h"
 #include "daemon/lane/point_to_point.h"
 
 namespace tern::daemon {
@@ -23,15 +24,6 @@ Envelope parties_of(const wire::FrameHeader& header) noexcept {
   return envelope;
 }
 
-// False: the body makes no sense. `text` outlives the failure.
-bool read_failure(std::span<const std::byte> payload, wire::OpFailBody& body,
-                  collective::Failure& failure) {
-  std::memcpy(&body, payload.data(), sizeof(body));
-  body.text[sizeof(body.text) - 1] = '\0';
-  failure = {static_cast<Errc>(body.code), body.rank, body.text};
-  return body.code > 0 && body.code < kErrcCount;
-}
-
 }  // namespace
 
 // ---- A handler for each kind of frame -----------------------------------------------------------
@@ -40,7 +32,6 @@ struct PointToPoint::FrameHandler {
   // Null: the kind is none of sends and recvs.
   static const FrameHandler* of(std::uint8_t kind);
 
-  FrameKind kind;
   // Where the payload goes, before it comes.
   bool (*place_payload)(PointToPoint& self, std::uint32_t node, const wire::FrameHeader& header,
                         net::PayloadPlace& place);
@@ -58,101 +49,103 @@ const PointToPoint::FrameHandler* PointToPoint::FrameHandler::of(std::uint8_t ki
   using Place = net::PayloadPlace;
   using Failure = collective::Failure;
   constexpr auto kPlaceNothing = [](Self& self, std::uint32_t node, Header& header, Place& place) {
-    return self.place_small(node, header, 0, place);
+    return self.core_.peer(node).place_small(header, 0, place);
   };
   constexpr auto kHasNoPayload = [](Self&, std::uint32_t, Header&, const Failure&) {};
-  static constexpr FrameHandler kHandlers[] = {
-      {FrameKind::send_offer,
-       [](Self& self, std::uint32_t node, Header& header, Place& place) {
-         return self.place_offer(node, header, place);
-       },
-       [](Self& self, std::uint32_t node, Header& header, const Place& place) {
-         return self.accept_offer(node, header, place, false);
-       },
-       [](Self& self, std::uint32_t node, Header& header, const Failure&) {
-         self.accept_offer(node, header, {}, true);
-       }},
-      {FrameKind::send_accept, kPlaceNothing,
-       [](Self& self, std::uint32_t node, Header& header, const Place&) {
-         return self.mailbox_.on_accept(node, header.op_seq);
-       },
-       kHasNoPayload},
-      {FrameKind::send_piece,
-       [](Self& self, std::uint32_t node, Header& header, Place& place) {
-         return self.pieces_.place(node, header, place);
-       },
-       [](Self& self, std::uint32_t node, Header&, const Place& place) {
-         self.pieces_.accept(node, place);
-         return true;
-       },
-       [](Self& self, std::uint32_t node, Header&, const Failure&) { self.pieces_.damaged(node); }},
-      {FrameKind::send_end,
-       [](Self& self, std::uint32_t node, Header& header, Place& place) {
-         // It ends well without one.
-         const std::size_t bytes = header.payload_bytes == 0 ? 0 : sizeof(wire::OpFailBody);
-         return self.place_small(node, header, bytes, place);
-       },
-       [](Self& self, std::uint32_t node, Header& header, const Place& place) {
-         wire::OpFailBody body;
-         Failure failure;
-         return (place.body.empty() || read_failure(place.body, body, failure)) &&
-                self.mailbox_.on_end(node, header.op_seq, failure);
-       },
-       [](Self& self, std::uint32_t node, Header& header, const Failure& why) {
-         self.mailbox_.on_end(node, header.op_seq, why);
-       }},
-      {FrameKind::send_withdraw,
-       [](Self& self, std::uint32_t node, Header& header, Place& place) {
-         return self.place_small(node, header, sizeof(wire::OpFailBody), place);
-       },
-       [](Self& self, std::uint32_t node, Header& header, const Place& place) {
-         wire::OpFailBody body;
-         Failure failure;
-         return read_failure(place.body, body, failure) &&
-                self.mailbox_.on_withdraw(node, header.op_seq, failure);
-       },
-       [](Self& self, std::uint32_t node, Header& header, const Failure& why) {
-         self.mailbox_.on_withdraw(node, header.op_seq, why);
-       }},
-      {FrameKind::rank_left, kPlaceNothing,
-       [](Self& self, std::uint32_t node, Header& header, const Place&) {
-         return self.mailbox_.on_rank_left(node, header.op_seq);
-       },
-       kHasNoPayload},
-  };
-  for (const FrameHandler& handler : kHandlers) {
-    if (handler.kind == static_cast<FrameKind>(kind)) return &handler;
+  static constexpr FrameHandler kSendOffer = {
+      [](Self& self, std::uint32_t node, Header& header, Place& place) {
+        return self.place_offer(node, header, place);
+      },
+      [](Self& self, std::uint32_t node, Header& header, const Place& place) {
+        return self.accept_offer(node, header, place, false);
+      },
+      [](Self& self, std::uint32_t node, Header& header, const Failure&) {
+        self.accept_offer(node, header, {}, true);
+      }};
+  static constexpr FrameHandler kSendAccept = {
+      kPlaceNothing,
+      [](Self& self, std::uint32_t node, Header& header, const Place&) {
+        return self.mailbox_.on_accept(node, header.op_seq);
+      },
+      kHasNoPayload};
+  static constexpr FrameHandler kSendPiece = {
+      [](Self& self, std::uint32_t node, Header& header, Place& place) {
+        return self.pieces_.place(node, header, place);
+      },
+      [](Self& self, std::uint32_t node, Header&, const Place& place) {
+        self.pieces_.accept(node, place);
+        return true;
+      },
+      [](Self& self, std::uint32_t node, Header&, const Failure&) { self.pieces_.damaged(node); }};
+  static constexpr FrameHandler kSendEnd = {
+      [](Self& self, std::uint32_t node, Header& header, Place& place) {
+        // It ends well without one.
+        const std::size_t bytes = header.payload_bytes == 0 ? 0 : sizeof(wire::OpFailBody);
+        return self.core_.peer(node).place_small(header, bytes, place);
+      },
+      [](Self& self, std::uint32_t node, Header& header, const Place& place) {
+        if (place.body.empty()) return self.mailbox_.on_end(node, header.op_seq, {});
+        const auto told = FailBody::read(place.body);
+        return told && self.mailbox_.on_end(node, header.op_seq, told->failure());
+      },
+      [](Self& self, std::uint32_t node, Header& header, const Failure& why) {
+        self.mailbox_.on_end(node, header.op_seq, why);
+      }};
+  static constexpr FrameHandler kSendWithdraw = {
+      [](Self& self, std::uint32_t node, Header& header, Place& place) {
+        return self.core_.peer(node).place_small(header, sizeof(wire::OpFailBody), place);
+      },
+      [](Self& self, std::uint32_t node, Header& header, const Place& place) {
+        const auto told = FailBody::read(place.body);
+        return told && self.mailbox_.on_withdraw(node, header.op_seq, told->failure());
+      },
+      [](Self& self, std::uint32_t node, Header& header, const Failure& why) {
+        self.mailbox_.on_withdraw(node, header.op_seq, why);
+      }};
+  static constexpr FrameHandler kRankLeft = {
+      kPlaceNothing,
+      [](Self& self, std::uint32_t node, Header& header, const Place&) {
+        return self.mailbox_.on_rank_left(node, header.op_seq);
+      },
+      kHasNoPayload};
+  switch (static_cast<FrameKind>(kind)) {
+    case FrameKind::send_offer:
+      return &kSendOffer;
+    case FrameKind::send_accept:
+      return &kSendAccept;
+    case FrameKind::send_piece:
+      return &kSendPiece;
+    case FrameKind::send_end:
+      return &kSendEnd;
+    case FrameKind::send_withdraw:
+      return &kSendWithdraw;
+    case FrameKind::rank_left:
+      return &kRankLeft;
+    default:
+      return nullptr;
   }
-  return nullptr;
-}
-
-bool PointToPoint::takes(const wire::FrameHeader& header) noexcept {
-  return FrameHandler::of(header.kind) != nullptr;
 }
 
 bool PointToPoint::place_payload(std::uint32_t node, const wire::FrameHeader& header,
                                  net::PayloadPlace& place) {
-  return FrameHandler::of(header.kind)->place_payload(*this, node, header, place);
+  const FrameHandler* const handler = FrameHandler::of(header.kind);
+  return handler != nullptr && handler->place_payload(*this, node, header, place);
 }
 
 bool PointToPoint::on_frame(std::uint32_t node, const wire::FrameHeader& header,
                             const net::PayloadPlace& place) {
-  return FrameHandler::of(header.kind)->accept_payload(*this, node, header, place);
+  const FrameHandler* const handler = FrameHandler::of(header.kind);
+  return handler != nullptr && handler->accept_payload(*this, node, header, place);
 }
 
 void PointToPoint::on_bad_payload(std::uint32_t node, const wire::FrameHeader& header) {
   collective::PassText text;
-  FrameHandler::of(header.kind)->give_up(*this, node, header, collective::damage_by(node, text));
+  if (const FrameHandler* const handler = FrameHandler::of(header.kind)) {
+    handler->give_up(*this, node, header, collective::damage_by(node, text));
+  }
 }
 
 // ---- Payloads -----------------------------------------------------------------------------------
-
-bool PointToPoint::place_small(std::uint32_t node, const wire::FrameHeader& header,
-                               std::size_t bytes, net::PayloadPlace& place) {
-  if (header.payload_bytes != bytes) return false;
-  place.body = std::span(core_.peer(node).small).first(bytes);
-  return true;
-}
 
 bool PointToPoint::place_offer(std::uint32_t node, const wire::FrameHeader& header,
                                net::PayloadPlace& place) {

@@ -65,10 +65,10 @@ class SlabPool {
   // The same as an operand, which is valid as long as the pool.
   Operand operand(std::uint32_t index) const noexcept {
     TERN_CHECK(index < count_);
-    return {&region_, std::uint64_t{index} * slab_bytes_, slab_bytes_, Space::host};
+    return {&region_, std::uint64_t{index} * slab_bytes_, slab_bytes_};
   }
   // All slabs.
-  std::span<std::byte> memory() const noexcept { return {region_.base, region_.bytes}; }
+  const Region& region() const noexcept { return region_; }
   std::uint32_t free_count() const noexcept {
     return static_cast<std::uint32_t>(free_.size()) - promised_;
   }

@@ -14,7 +14,7 @@
 #include <string_view>
 #include <vector>
 
-#include "daemon/lane/lane_group.h"
+#include "collective/group_shape.h"
 #include "daemon/membership/control_frames.h"
 #include "daemon/membership/declared_tensors.h"
 #include "daemon/membership/group_id.h"
@@ -23,6 +23,8 @@
 #include "shm/sharding.h"
 
 namespace tern::daemon {
+
+class LaneGroup;
 
 // Clients and messages speak of milliseconds. For ever is so long that a sum does not overflow.
 constexpr std::uint64_t ns_of_ms(std::uint64_t ms) noexcept {
@@ -73,9 +75,13 @@ struct MemberRank {
   std::uint64_t join_request = 0;   // to be answered when the epoch starts
   std::uint64_t leave_request = 0;  // to be answered when all lanes have released the rank
   std::uint32_t released = 0;       // lanes
-  bool joined = false;              // the client has been told
-  bool leaving = false;
-  bool left = false;
+  enum class Phase : std::uint8_t {
+    joining,
+    joined,   // the client has been told
+    leaving,  // it has asked, and not all lanes have released the rank
+    left,
+  };
+  Phase phase = Phase::joining;
   std::int64_t splits = 0;  // how often the epoch was split
 
   // What the rank has said of one name.
@@ -114,14 +120,24 @@ struct MemberGroup {
   std::vector<std::unique_ptr<LaneGroup>> lanes;
   std::uint32_t lanes_ready = 0;
   std::uint32_t lanes_removed = 0;
-  bool started = false;
-  bool ended = false;
-  bool removing = false;
+  enum class Phase : std::uint8_t {
+    starting,
+    running,   // all its ranks have been told
+    ended,     // by end_code
+    removing,  // from the lanes: no rank is left in it
+  };
+  Phase phase = Phase::starting;
   Errc end_code = Errc::ok;
   std::string end_text;
   std::uint64_t start_deadline_ns = 0;
   DeclaredTensors tensors;
 
+  MemberGroup();
+  ~MemberGroup();
+  MemberGroup(const MemberGroup&) = delete;
+  MemberGroup& operator=(const MemberGroup&) = delete;
+
+  bool has_ended() const noexcept { return phase >= Phase::ended; }
   // Of every chunk but the last of a tensor that is cut as a whole.
   std::uint64_t chunk_elements(std::uint64_t count, DType dtype) const noexcept {
     return shm::elements_of_chunk(cut, count, shm::most_chunk_elements(chunk_bytes, dtype),
@@ -136,7 +152,7 @@ struct MemberGroup {
   // Null: the client is not, or no longer, a rank of the group.
   MemberRank* rank_of_client(std::uint64_t client) {
     const auto found = std::find_if(ranks.begin(), ranks.end(), [client](const MemberRank& rank) {
-      return rank.client == client && !rank.left;
+      return rank.client == client && rank.phase != MemberRank::Phase::left;
     });
     return found == ranks.end() ? nullptr : &*found;
   }
@@ -161,11 +177,6 @@ inline std::string join_numbers(const std::vector<std::uint32_t>& numbers) {
   std::string text;
   for (const auto number : numbers) text += (text.empty() ? "" : ",") + std::to_string(number);
   return text;
-}
-
-inline std::string MemberGroup::node_name(std::uint32_t number_of_node) const {
-  return "node " + std::to_string(number_of_node) + " (" + addresses[number_of_node] + ", ranks " +
-         join_numbers(ranks_of_node[number_of_node]) + ")";
 }
 
 }  // namespace tern::daemon

@@ -17,6 +17,9 @@ namespace tern::daemon {
 
 static_assert(shm::kMaxTunedRecipes == tuner::kMaxCandidates);
 
+// An op waits for the slowest of its nodes, so that they had better send it alike: as this node.
+inline constexpr std::uint32_t kLeadingNode = 0;
+
 // The recipes by the tuner's candidate numbers; the same for all tensors of the daemon.
 using CandidateRecipes = std::vector<codec::Recipe>;
 

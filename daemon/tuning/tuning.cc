@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "daemon/lane/op_tuning.h"
+#include "daemon/lane/lane_group.h"
 #include "daemon/membership/tensor_travel.h"
 #include "daemon/service/log.h"
 #include "plan/plans.h"
@@ -16,6 +16,7 @@ namespace {
 
 constexpr std::uint64_t kLookEveryNs = 20'000'000;
 constexpr std::uint64_t kActiveNs = 1'000'000'000;  // since the last op; after that lanes wake us
+constexpr std::size_t kMostRates = 65'536;
 constexpr std::uint64_t kSampleEveryNs = 20'000'000;
 constexpr std::uint64_t kSampleEveryOps = 16;  // of tensors up to kSmallBytes
 constexpr std::uint64_t kSmallBytes = 1 << 20;
@@ -107,7 +108,7 @@ tuner::TensorInfo Tuning::info_of(const MemberGroup& group, const TensorState& s
   info.shape.announces_chunks = announces_chunks(group, state);
   info.shape.has_client_blocks = state.slots.has_value();
   info.shape.nodes = static_cast<std::uint32_t>(group.addresses.size());
-  info.shape.lanes = group.lane_count;
+  info.shape.lanes = tuned.lanes;
   info.peers = tuned.peers;
   for (std::size_t i = 0; i < recipes_->size(); ++i) {
     const codec::Recipe& recipe = (*recipes_)[i];
@@ -137,7 +138,9 @@ Status Tuning::begin(MemberGroup& group, TensorState& state, const std::string& 
   tuned.users = group.users;
   tuned.account = group.account;
   tuned.own_level = level;
-  tuned.lanes = group.lane_count;
+  // A tensor of few rounds of chunks does not use all.
+  const std::uint64_t rounds = (state.count - 1) / (chunk * nodes) + 1;
+  tuned.lanes = static_cast<std::uint32_t>(std::min<std::uint64_t>(group.lane_count, rounds));
   tuned.lead_lane = static_cast<std::uint32_t>((state.id & shm::kSpreadMask) % group.lane_count);
   tuned.self = group.node;
   tuned.lossy = codec::needs_residual(state.declared.recipe);
@@ -212,6 +215,7 @@ void Tuning::observe_rates(const MemberGroup& group, const Tuned& tuned, const E
     if (seen.bytes_per_s <= 0.0) continue;
     // Each lane has its own share of the link.
     const double rate = seen.bytes_per_s * tuned.lanes;
+    if (last_rates_.size() >= kMostRates) last_rates_.clear();  // of nodes that are long gone, too
     double& last = last_rates_[address + "#" + std::to_string(lane)];
     // The kernel keeps a sample until it has a better one: the same again is no news.
     tuner_.observe_rate(address, rate,
@@ -242,7 +246,7 @@ void Tuning::on_op(MemberGroup& group, const TensorState& state, const OpRecord&
   op.choice = used->choice;
   const bool has_lead = record.lead < recipes_->size();
   // The leading node keeps to what it has said before, and goes on choosing.
-  op.led = record.led != 0 && tuned.self != OpTuning::kLeader;
+  op.led = record.led != 0 && tuned.self != kLeadingNode;
   if (has_lead) {
     op.choice.trial = record.lead_is_trial != 0;
     const tuner::PairOfLegs lead{record.lead_contributions, record.lead};

@@ -18,6 +18,7 @@
 #include "base/result.h"
 #include "daemon/access/scope.h"
 #include "daemon/control/row_source.h"
+#include "daemon/lane/lane_exchange.h"
 #include "daemon/lane/lane_settings.h"
 #include "daemon/lane/shadow.h"
 #include "daemon/membership/member_group.h"

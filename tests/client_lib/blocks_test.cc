@@ -144,8 +144,8 @@ TEST_F(BlocksTest, AreRefusedWhereTheyCannotBe) {
   expect_refused([](tern_op& op) { op.input = op.output = nullptr; }, "both NULL");
   expect_refused([](tern_op& op) { op.prescale = 0.5f; }, "prescale");
   expect_refused([](tern_op& op) { op.recipe = "raw"; }, "recipe");
-  expect_refused(nothing, "for all_reduce", tern_broadcast);
-  expect_refused(nothing, "for all_reduce", tern_reduce);
+  expect_refused(nothing, "takes no client_blocks", tern_broadcast);
+  expect_refused(nothing, "takes no client_blocks", tern_reduce);
   EXPECT_TRUE(daemon.seen().empty());
 }
 

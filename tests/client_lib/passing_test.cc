@@ -121,9 +121,9 @@ TEST_F(Passing, RefusesWhatHasNoMeaning) {
             "prescale is for reductions only");
   tern_received received = TERN_RECEIVED_INIT;
   EXPECT_EQ(refused(tern_send, [&](tern_op& op) { op.received = &received; }),
-            "received is for a recv");
+            "received is for an operation that receives from one rank");
   EXPECT_EQ(refused(tern_all_reduce, [&](tern_op& op) { op.received = &received; }),
-            "received is for a recv");
+            "received is for an operation that receives from one rank");
   received.struct_size = 3;
   EXPECT_NE(refused(tern_recv, [&](tern_op& op) { op.received = &received; })
                 .find("received.struct_size is 3"),

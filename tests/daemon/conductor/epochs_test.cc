@@ -192,9 +192,9 @@ TEST_F(EpochsTest, StartAndEndAreTheCoordinatorsToSay) {
   MemberGroup& group = *groups_.all().begin()->second;
   const nlohmann::json start = {{"t", "start"}, {"uid", uid_}, {"epoch", 1}};
   EXPECT_TRUE(epochs_.on_message(kSelf + 1, start));
-  EXPECT_FALSE(group.started);
+  EXPECT_EQ(group.phase, MemberGroup::Phase::starting);
   EXPECT_TRUE(epochs_.on_message(kSelf, start));
-  EXPECT_TRUE(group.started);
+  EXPECT_EQ(group.phase, MemberGroup::Phase::running);
   EXPECT_TRUE(epochs_.on_message(kSelf, {{"t", "end"},
                                          {"uid", uid_},
                                          {"epoch", 1},
@@ -220,7 +220,7 @@ class EpochsOfOneNumber : public EpochsTest {
   void expect_start_and_end_of_the_second() {
     const MemberGroup& second = *groups_.all().rbegin()->second;
     epochs_.on_message(kSelf, {{"t", "start"}, {"uid", uid_}, {"epoch", 1}});
-    EXPECT_TRUE(second.started);
+    EXPECT_EQ(second.phase, MemberGroup::Phase::running);
     epochs_.on_message(kSelf, {{"t", "end"},
                                {"uid", uid_},
                                {"epoch", 1},
@@ -241,7 +241,7 @@ TEST_F(EpochsOfOneNumber, OneOfALinkThatIsLostHearsNothingOfTheNextLink) {
   MemberGroup& before = begin_twice();
   before.coordinator = kSelf + 1;  // and has not ended yet
   expect_start_and_end_of_the_second();
-  EXPECT_FALSE(before.ended);
+  EXPECT_FALSE(before.has_ended());
 }
 
 TEST_F(EpochsTest, OtherMessagesAreNotForMembers) {

@@ -67,14 +67,14 @@ TEST_F(GroupsTest, AStartTellsEveryRankOnce) {
 TEST_F(GroupsTest, ThatDoNotStartInTimeEnd) {
   EXPECT_EQ(groups_.next_deadline_ns(), clock_.now_ns() + kSecond);
   settle();
-  EXPECT_FALSE(group_->ended);
+  EXPECT_FALSE(group_->has_ended());
   clock_.advance_ns(kSecond);
   settle();
-  EXPECT_TRUE(group_->ended);
+  EXPECT_TRUE(group_->has_ended());
   EXPECT_EQ(group_->end_code, Errc::timeout);
   // Nobody has a handle to a group that has not started.
   EXPECT_EQ(answer_to(101)->status, Errc::timeout);
-  EXPECT_TRUE(group_->removing);
+  EXPECT_EQ(group_->phase, MemberGroup::Phase::removing);
 }
 
 TEST_F(GroupsTest, AnEndIsToldToCoordinatorAndLanesOnce) {
@@ -87,7 +87,7 @@ TEST_F(GroupsTest, AnEndIsToldToCoordinatorAndLanesOnce) {
   EXPECT_EQ(count_of<command::EndGroup>(0), 1u);
   EXPECT_EQ(counters_->groups_ended, 1u);
   // The ranks still have their handles.
-  EXPECT_FALSE(group_->removing);
+  EXPECT_NE(group_->phase, MemberGroup::Phase::removing);
 }
 
 TEST_F(GroupsTest, ARankThatLeavesIsAnsweredWhenItsMemoryIsReleased) {
@@ -100,10 +100,30 @@ TEST_F(GroupsTest, ARankThatLeavesIsAnsweredWhenItsMemoryIsReleased) {
   packet.header.request = 61;
   groups_.on_leave(1, packet);
   EXPECT_EQ(answer_to(61)->status, Errc::unknown_group);
-  groups_.rank_released(group_->ranks[0]);
+  EXPECT_FALSE(groups_.on_lane_released(*group_, group_->ranks[0]));
+  EXPECT_FALSE(answer_to(60));
+  EXPECT_TRUE(groups_.on_lane_released(*group_, group_->ranks[0]));
   EXPECT_EQ(answer_to(60)->status, Errc::ok);
   groups_.tell_left(*group_, group_->ranks[0]);
   EXPECT_EQ(mail("left").size(), 1u);
+}
+
+// Clients are told the number when the group starts, and may guess it before.
+TEST_F(GroupsTest, ARankThatHasNotJoinedCannotLeave) {
+  auto packet = shm::make_packet<shm::GroupLeavePacket>(shm::PacketKind::group_leave, 60);
+  packet.group = group_->number;
+  groups_.on_leave(1, packet);
+  EXPECT_EQ(answer_to(60)->status, Errc::unknown_group);
+  EXPECT_EQ(count_of<command::RankLeft>(1), 0u);
+  groups_.start(*group_);
+  packet.header.request = 61;
+  groups_.on_leave(1, packet);
+  EXPECT_EQ(count_of<command::RankLeft>(1), 1u);
+}
+
+TEST_F(GroupsTest, TheLastLaneThatLetsGoIsTold) {
+  EXPECT_FALSE(groups_.on_lane_removed(*group_));
+  EXPECT_TRUE(groups_.on_lane_removed(*group_));
 }
 
 TEST_F(GroupsTest, AClientThatIsGoneEndsThem) {
@@ -111,17 +131,17 @@ TEST_F(GroupsTest, AClientThatIsGoneEndsThem) {
   groups_.lose_client(2, "its process ended");
   EXPECT_EQ(group_->end_code, Errc::rank_lost);
   EXPECT_EQ(group_->end_text, "lost rank 1 on node 0 (here:7000, ranks 0,1): its process ended");
-  EXPECT_TRUE(group_->ranks[1].left);
-  EXPECT_FALSE(group_->removing);
+  EXPECT_EQ(group_->ranks[1].phase, MemberRank::Phase::left);
+  EXPECT_NE(group_->phase, MemberGroup::Phase::removing);
   groups_.lose_client(1, "its process ended");
-  EXPECT_TRUE(group_->removing);
+  EXPECT_EQ(group_->phase, MemberGroup::Phase::removing);
 }
 
 TEST_F(GroupsTest, ACoordinatorThatIsLostIsNotTold) {
   group_->coordinator = 5;
   groups_.lose_coordinator(4, "it broke");
   settle();
-  EXPECT_FALSE(group_->ended);
+  EXPECT_FALSE(group_->has_ended());
   groups_.lose_coordinator(5, "it broke");
   settle();
   EXPECT_EQ(group_->end_code, Errc::peer_lost);
@@ -151,7 +171,8 @@ TEST_F(GroupsTest, OfALostCoordinatorEndAsThereIsTimeFor) {
   std::vector<MemberGroup*> led{group_, &add_group({1}), &add_group({2})};
   for (MemberGroup* group : led) group->coordinator = 5;
   const auto ended = [&] {
-    return std::count_if(led.begin(), led.end(), [](const auto* group) { return group->ended; });
+    return std::count_if(led.begin(), led.end(),
+                         [](const auto* group) { return group->has_ended(); });
   };
   groups_.lose_coordinator(5, "it broke");
   EXPECT_EQ(groups_.settle(TimeSlice(clock_, 0)), 1);

@@ -202,7 +202,7 @@ TEST_F(QuotasTest, AnEpochThatHasEndedMakesRoomForItsSuccessor) {
   greet(connect(1, kAlice));
   MemberGroup& group = add_group({1});
   settings_.limits.max_groups_per_user = 1;
-  group.ended = true;
+  group.phase = MemberGroup::Phase::ended;
   EXPECT_EQ(quotas_.join_problem(kAlice, group.uid), "");
   EXPECT_TRUE(has(quotas_.join_problem(kAlice, "another"), "max_groups_per_user"));
 }

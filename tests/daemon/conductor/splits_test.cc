@@ -12,7 +12,7 @@ class SplitsTest : public PartRig {
     greet(connect(2));
     parent_ = &add_group({1, 2});
     parent_->incarnation = "f00d";
-    for (MemberRank& rank : parent_->ranks) rank.joined = true;
+    for (MemberRank& rank : parent_->ranks) rank.phase = MemberRank::Phase::joined;
   }
   std::uint64_t split(std::uint64_t client, std::int32_t color, std::uint64_t group) {
     auto packet = shm::make_packet<shm::GroupSplitPacket>(shm::PacketKind::group_split, ++request_);

@@ -300,7 +300,7 @@ TEST_F(TensorRegistryTest, AJobThatIsBackGoesOnWithStateOfAGroupThatIsStillToBeF
     tensor.state->lanes[0].state_touched = true;
   }
   MemberGroup* const last = group_;
-  last->removing = true;
+  last->phase = MemberGroup::Phase::removing;
   tensors_.on_group_removed(*last);
   EXPECT_EQ(tensors_.forget_groups(TimeSlice(clock_, 0)), 1);
   ASSERT_EQ(last->tensors.size(), 1u) << "one is kept, and one is still to be";

@@ -392,7 +392,7 @@ TEST_F(AnnouncementsTest, AnInputWithALostPageGoesNowhere) {
   lane_test::take_first_page(client);  // nobody has read it
   const auto arena = client.memory.segment.arena();
   const Region region{arena.data(), arena.size()};
-  node(0).rank(op).input = {&region, 0, kFew * sizeof(float), Space::host};
+  node(0).rank(op).input = {&region, 0, kFew * sizeof(float)};
   at[0]->announce();
   settle();
   EXPECT_TRUE(heard(1).empty());

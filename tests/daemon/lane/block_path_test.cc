@@ -152,7 +152,7 @@ TEST_F(BlockPathTest, TheProcessorCarriesARequestOutWithinSubmit) {
   for (std::size_t rank = 0; rank < 2; ++rank) {
     OpRank& slot = lane_ops.ranks(op)[rank];
     slot.extents = {{0, 3}, {0, 3}};
-    slot.input = {&inputs[rank], 0, inputs[rank].bytes, Space::host};
+    slot.input = {&inputs[rank], 0, inputs[rank].bytes};
     slot.present = true;
   }
   CodecRoom codec_room(4096);
@@ -166,7 +166,7 @@ TEST_F(BlockPathTest, TheProcessorCarriesARequestOutWithinSubmit) {
   BlockRequest request = numbered(7);
   request.verb = BlockVerb::gather;
   request.op = op;
-  request.block = {&room, 0, room.bytes, Space::host};
+  request.block = {&room, 0, room.bytes};
   path.submit(request);
   path.submit(request);
   EXPECT_EQ(completed, (std::vector<Completed>(2, {7, 12})));

@@ -37,7 +37,7 @@ class Memory {
   Memory(const Memory&) = delete;
   Memory& operator=(const Memory&) = delete;
 
-  Operand operand() const { return {&region_, 0, region_.bytes, Space::host}; }
+  Operand operand() const { return {&region_, 0, region_.bytes}; }
   std::span<std::byte> bytes() { return bytes_; }
   template <typename T>
   std::vector<T> as() const {

@@ -172,7 +172,7 @@ TEST_F(OpAdmissionTest, AShiftIsNotForWhatMovesLossily) {
   TensorState& tensor = declare("diana(qsgd:levels=4)", Role::delta);
   EXPECT_EQ(problem(), "") << "it is sent raw";
   tensor.declared.asked = true;
-  EXPECT_EQ(problem(), "diana and ef21 are for all_reduce; declare the tensor with ef");
+  EXPECT_EQ(problem(), "the operation cannot have diana or ef21; declare the tensor with ef");
   EXPECT_EQ(admit().checked.code, Errc::bad_recipe);
 }
 

@@ -328,6 +328,19 @@ TEST_F(OpTuningSamples, AreTakenOnceForEachTimeThatOneIsWanted) {
   EXPECT_EQ(offered(), 2u);
 }
 
+// Whose blocks are mostly headers.
+TEST_F(OpTuningSamples, AreNotOfTheFewElementsOfALastChunk) {
+  const Spec spec{.tensor = 3, .count = 4 * kChunk + 4, .use = 1};
+  LaneOp lane_op = Node::by_recipe_of(*tensor);
+  lane_op.encoding.tuning = tensor->tuning.get();
+  const OpId op = node.begin(spec, lane_op);
+  node.tuning.offer_contribution(op, 4);
+  EXPECT_EQ(offered(), 0u);
+  EXPECT_TRUE(tensor->tuning->sample_wanted.load());
+  node.tuning.offer_contribution(op, 2);
+  EXPECT_EQ(offered(), 1u);
+}
+
 TEST_F(OpTuningSamples, WaitWhileTheShadowIsFull) {
   const OpId op = begin_use(1);
   node.tuning.offer_contribution(op, 1);

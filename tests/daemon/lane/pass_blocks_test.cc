@@ -51,8 +51,8 @@ class PassBlocksTest : public OneNode {
     const Region from{elements.data(), elements.size()}, to{out.data(), out.size()};
     BlockRequest request = request_of(BlockVerb::encode);
     request.recipe = recipe != nullptr ? &parsed : nullptr;
-    request.sum = {&from, 0, from.bytes, Space::host};
-    request.block = {&to, 0, to.bytes, Space::host};
+    request.sum = {&from, 0, from.bytes};
+    request.block = {&to, 0, to.bytes};
     request.offset = offset;
     by.attach(lane());
     const BlockCompletion completion = by.perform(request);
@@ -68,8 +68,8 @@ class PassBlocksTest : public OneNode {
     const auto elements = std::as_writable_bytes(std::span(room)).first(measure.bytes);
     const Region from{block.data(), block.size()}, to{elements.data(), elements.size()};
     BlockRequest request = request_of(BlockVerb::deliver);
-    request.block = {&from, 0, from.bytes, Space::host};
-    request.sum = {&to, 0, to.bytes, Space::host};
+    request.block = {&from, 0, from.bytes};
+    request.sum = {&to, 0, to.bytes};
     const char* const problem = blocks.perform(request).problem;
     return problem != nullptr ? problem : std::to_string(measure.bytes);
   }

@@ -27,7 +27,7 @@ class PassMemoriesTest : public group_test::OneNode {
                                         .kind = plan::kSend.number});
     PassMemory& memory = memories.begin(pass);
     memory.client = node.resources.clients.find(client.memory.id);
-    memory.elements = {&memory.client->arena, 0, 16, Space::host};
+    memory.elements = {&memory.client->arena, 0, 16};
     return pass;
   }
 

@@ -47,7 +47,7 @@ class Node {
       op = lane_test::submit(ops, {7, use}, lane_test::all_reduce_of(kCount), rank);
     }
     for (std::size_t i = 0; i < outputs.size(); ++i) {
-      lane_ops.ranks(op)[i].output = {&regions[i], 0, regions[i].bytes, Space::host};
+      lane_ops.ranks(op)[i].output = {&regions[i], 0, regions[i].bytes};
     }
     return op;
   }

@@ -86,7 +86,7 @@ TEST_F(LoggingTuning, WhatCannotBeLoggedGoesOn) {
   use(*state, 0, 0);
 }
 
-TEST_F(LoggingTuning, SaysOfManyGroupsOnlySoMuchThatTheyCannotBeLogged) {
+TEST_F(LoggingTuning, SaysOnlySoOftenThatAGroupCannotBeLogged) {
   settings.choice_directory = folder.file("missing");
   restart();
   const LogLines lines;
