@@ -30,6 +30,7 @@ ClientServer::ClientServer(const Surroundings& around, shm::PacketListener liste
 ClientServer::~ClientServer() {
   stop_accepting();
   for (auto& [id, connection] : connections_) dispose_of(connection);
+  for (auto& [account, socket] : unread_.take_all()) dispose_of(account, std::move(socket));
 }
 
 void ClientServer::start(Conductor& conductor) {
@@ -88,6 +89,7 @@ void ClientServer::accept_clients() {
       continue;
     }
     const std::uint32_t account = sub_users_.owner_of(credentials->uid);
+    if (!unread_.has_room(account)) dispose_of_read();
     if (!unread_.has_room(account)) {
       log_.write({LogTopic::clients, account, spdlog::level::warn},
                  "a client of uid {} is turned away: {} connections of this user have ended with "
@@ -167,10 +169,11 @@ void ClientServer::reply(std::uint64_t client, std::span<const std::byte> packet
                          std::span<const int> descriptors) {
   const auto found = connections_.find(client);
   if (found == connections_.end() || found->second.died) return;
+  found->second.got_descriptors = found->second.got_descriptors || !descriptors.empty();
   const Status sent = found->second.socket.send(packet, descriptors);
   if (sent || sent.error().code == Errc::peer_lost) return;  // its socket tells when it is gone
-  // A client that does not read its answers hurts itself alone. One that would wait for an answer
-  // that cannot be sent is told at least that there is none.
+  // A client that does not read its answers hurts itself alone. One whose answer cannot be sent is
+  // disconnected, so that it waits no longer.
   const bool unread = sent.error().code == Errc::would_block;
   log_.write({LogTopic::clients, found->second.account, spdlog::level::warn},
              "client {} {}; it is disconnected", client,
@@ -188,8 +191,11 @@ void ClientServer::disconnect(std::uint64_t client) {
 void ClientServer::dispose_of(Connection& connection) {
   unwatch(connection);
   Fd socket = connection.socket.release();
-  if (!UnreadSockets::has_unread(socket)) return dispose_of(connection.account, std::move(socket));
-  ::shutdown(socket.get(), SHUT_WR);  // whoever reads on finds the end
+  if (!connection.got_descriptors || !UnreadSockets::has_unread(socket)) {
+    return dispose_of(connection.account, std::move(socket));
+  }
+  // As if it were closed: who waits hears that the daemon is gone, and what was sent can be read.
+  ::shutdown(socket.get(), SHUT_RDWR);
   unread_.keep(connection.account, std::move(socket));
 }
 
@@ -204,10 +210,15 @@ void ClientServer::dispose_of(std::uint32_t account, Fd socket) {
   });
 }
 
+// An orderly client's goodbye is unread for a moment, too.
 void ClientServer::look_at_unread() {
-  constexpr std::uint64_t kLookEveryNs = 100'000'000;
+  constexpr std::uint64_t kLookEveryNs = 100'000'000;  // a system call for each
   if (unread_.empty() || clock_.now_ns() < unread_due_ns_) return;
   unread_due_ns_ = clock_.now_ns() + kLookEveryNs;
+  dispose_of_read();
+}
+
+void ClientServer::dispose_of_read() {
   for (auto& [account, socket] : unread_.take_read()) dispose_of(account, std::move(socket));
 }
 

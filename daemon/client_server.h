@@ -35,8 +35,8 @@ class ClientServer final : public ClientPort {
 
   void start(Conductor& conductor);
   void stop_accepting();
-  // Ends clients that do not read their answers; the rest happens in the loop's handlers. Returns
-  // the amount of work done.
+  // Ends clients that do not read their answers, and closes sockets whose answers have been read;
+  // the rest happens in the loop's handlers. Returns the amount of work done.
   int poll();
 
   void reply(std::uint64_t client, std::span<const std::byte> packet,
@@ -50,7 +50,8 @@ class ClientServer final : public ClientPort {
     std::uint64_t socket_watch = 0;
     std::uint64_t death_watch = 0;
     bool died = false;
-    bool closing = false;  // the conductor has been told
+    bool closing = false;          // the conductor has been told
+    bool got_descriptors = false;  // it was sent some
   };
 
   void accept_clients();
@@ -63,6 +64,7 @@ class ClientServer final : public ClientPort {
   void dispose_of(Connection& connection);
   void dispose_of(std::uint32_t account, Fd socket);
   void look_at_unread();
+  void dispose_of_read();
 
   net::EventLoop& loop_;
   shm::PacketListener listener_;

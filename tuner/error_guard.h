@@ -47,8 +47,8 @@ class ErrorGuard {
     bounds_ = bounds;
   }
 
-  // After each op. Between two decisions all signs are one alarm, because what was sent there was
-  // decided on before the first, and an alarm holds for ops that heed it.
+  // After each op. Between two decisions all signs are one alarm: no op was decided on since the
+  // first. An alarm holds for ops that end after it was decided on.
   void observe(const ErrorSample& sample) noexcept;
   // Before each decision on what the next ops may lose.
   void heed() noexcept { is_heeded_ = true; }
@@ -82,7 +82,7 @@ class ErrorGuard {
   GuardSettings settings_;
   std::uint64_t ops_ = 0;
   std::uint64_t cautious_ops_ = 0;  // still to go
-  bool is_heeded_ = true;           // the last alarm has been decided on
+  bool is_heeded_ = true;           // no alarm waits for a decision
   Level cautious_level_ = Level::lossless;
   Alarm alarm_ = Alarm::none;
   std::uint64_t alarms_ = 0;

@@ -38,8 +38,8 @@ CandidateRecord record_of(const json& object) {
   CandidateRecord record;
   record.measured = true;
   record.wire = number(object, "wire", 0.0, kMostWire);
-  record.loss = number(object, "loss", 0.0, 1e6);
-  record.loss_spread = number(object, "loss_spread", 0.0, 1e6);
+  record.loss = number(object, "loss", 0.0, kMostLoss);
+  record.loss_spread = number(object, "loss_spread", 0.0, kMostLoss);
   record.fit = number(object, "fit", 0.01, 100.0);
   record.tried = object.at("tried").get<bool>();
   return record;

@@ -11,7 +11,8 @@ const TensorMemory::Records* TensorMemory::use(const std::string& name) {
 
 TensorMemory::Records& TensorMemory::renew(const std::string& name) {
   if (use(name) == nullptr) {
-    if (!entries_.empty() && entries_.size() >= most_) {
+    constexpr int kAtOnce = 2;
+    for (int gone = 0; gone < kAtOnce && !entries_.empty() && entries_.size() >= most_; ++gone) {
       places_.erase(entries_.front().name);
       entries_.pop_front();
     }

@@ -22,7 +22,7 @@ class TensorMemory {
 
   explicit TensorMemory(std::size_t most) : most_(most) {}
 
-  // No room is made before the next name comes.
+  // Where there are more already, two go for each name that comes.
   void set_most(std::size_t most) noexcept { most_ = most; }
   // Null: nothing is known. To ask is to use.
   const Records* use(const std::string& name);

@@ -12,10 +12,10 @@ constexpr double kSampleWeight = 0.2;     // of a new sample of ratio or loss
 constexpr std::uint32_t kProbation = 12;  // ops that show what is peculiar to a recipe
 constexpr double kFitWeight = 0.1;        // of an op in that, at least
 constexpr double kFitHalfLife = 1024.0;   // ops until half of what was measured is forgotten
-constexpr double kFitLimit = 4.0;         // an op further off than this was disturbed,
-constexpr std::int32_t kDisturbed = 8;    // if it is not one of so many that are off alike
-constexpr double kMostFit = 32.0;
-constexpr double kRestlessFade = 0.97;  // at each op
+constexpr double kFitLimit = 4.0;         // an op further off than this was disturbed
+constexpr std::int32_t kNoChance = 8;     // ops in a row that are so far off were not
+constexpr double kMostFit = 32.0;         // a worse recipe is never chosen either
+constexpr double kRestlessFade = 0.97;    // at each op
 constexpr double kLoadChange = 1.3;
 constexpr double kUnknownSpread = 0.25;  // of the first sample's loss
 
@@ -98,6 +98,7 @@ void TensorPolicy::observe_sample(CandidateIndex candidate, double wire, double 
   CandidateRecord& record = records_[candidate];
   if (!std::isfinite(wire) || !std::isfinite(loss)) return;
   wire = std::min(wire, kMostWire);
+  loss = std::min(loss, kMostLoss);
   if (!record.measured) {
     record.measured = true;
     record.wire = wire;
@@ -312,7 +313,7 @@ double TensorPolicy::peer_bytes(const Choice& choice) const noexcept {
   const OpLegs& legs = shape_.legs;
   const double bytes = static_cast<double>(shape_.bytes);
   const double share = legs.one_owner ? bytes : bytes / shape_.nodes;
-  double least = 8.0;
+  double least = kMostWire;
   for (const CandidateIndex one : choice.reduce) least = std::min(least, records_[one].wire);
   if (shape_.takes_one_hop(false)) return bytes * least;
   const double probed = static_cast<double>(choice.probe_chunks * shape_.chunk_bytes);
@@ -323,7 +324,7 @@ double TensorPolicy::peer_bytes(const Choice& choice) const noexcept {
 
 double TensorPolicy::largest_block(const Choice& choice) const noexcept {
   if (choice.probe_chunks > 0) return 1.0;
-  double least = 8.0;  // of contributions: each peer gets at least that
+  double least = kMostWire;  // of contributions: each peer gets at least that
   for (const CandidateIndex one : choice.reduce) least = std::min(least, records_[one].wire);
   return std::max(shape_.legs.reduce ? least : 0.0,
                   shape_.legs.broadcast ? records_[choice.broadcast].wire : 0.0);
@@ -443,7 +444,7 @@ void TensorPolicy::learn_fit(const Pair& pair, double fit) noexcept {
   } else {
     const std::int32_t side = rest > kFitLimit ? 1 : -1;
     first.far_ops = first.far_ops * side > 0 ? first.far_ops + side : side;
-    if (first.far_ops * side < kDisturbed) return;
+    if (first.far_ops * side < kNoChance) return;
     rest = side > 0 ? kFitLimit : 1.0 / kFitLimit;
   }
   const auto learn = [&](CandidateIndex candidate, double before) {

@@ -75,8 +75,9 @@ struct PolicySettings {
   double slack = 0.02;  // a safer recipe for a peer that is not the bottleneck
 };
 
-// Of CandidateRecord::wire: the smallest blocks are mostly header.
+// Of CandidateRecord::wire, where the smallest blocks are mostly header, and of its loss.
 inline constexpr double kMostWire = 8.0;
+inline constexpr double kMostLoss = 1e6;
 
 // What the tuner knows of a candidate and this tensor.
 struct CandidateRecord {

@@ -162,7 +162,7 @@ void LaneGroup::on_bad_payload(std::uint32_t node, const wire::FrameHeader& head
   op_seen_ = true;
   bump(core_.resources().counters->bad_payloads, std::uint64_t{1});
   const FrameHandler* const handler = FrameHandler::of(header.kind);
-  if (handler == nullptr) return on_abandoned(core_.peer(node));
+  if (handler == nullptr) return on_abandoned(core_.peer(node));  // no op is known to be its
   handler->give_up(*this, node, header);
 }
 

@@ -283,12 +283,15 @@ bool OpTuning::owns_all(OpId op) const noexcept {
   return true;
 }
 
-// Of a tensor's last chunk there may be a few elements, whose block is mostly header and whose loss
-// is none: they say nothing of the others.
+// The last chunk of a tensor may have a few elements, whose block is mostly header and whose loss
+// is none: they say nothing of the others. Where each rank's share is cut by itself, a node may
+// have short ones alone, so that all are good there.
 bool OpTuning::is_short(OpId op, std::uint32_t number) const noexcept {
-  constexpr std::uint32_t kLeast = 4;  // of a whole chunk, or of a sample
+  constexpr std::uint32_t kParts = 4;  // of a whole chunk, or of a sample: one at least
+  const plan::Plan& plan = *core_.op(op).plan;
+  if (plan.has_shares() || plan.has_pairs() || plan.has_relays()) return false;
   const auto& chunks = core_.op(op).chunks;
-  return chunks.size(number) < std::min(chunks.size(0), Shadow::kSampleElements) / kLeast;
+  return chunks.size(number) < std::min(chunks.size(0), Shadow::kSampleElements) / kParts;
 }
 
 void OpTuning::offer_contribution(OpId op, std::uint32_t number) {
@@ -309,7 +312,7 @@ void OpTuning::offer_contribution(OpId op, std::uint32_t number) {
 void OpTuning::offer_own(OpId op, std::uint32_t index) {
   const auto& chunks = core_.op(op).chunks;
   const std::uint32_t number = chunks.chunk(core_.self(), index);
-  if (is_short(op, number)) return;
+  if (is_short(op, number) && chunks.owned(core_.self()) > 1) return;
   offer(op, {{chunks.begin(number), chunks.size(number)}, &NodeValues::floats, nullptr});
 }
 

@@ -121,7 +121,7 @@ const PointToPoint::FrameHandler* PointToPoint::FrameHandler::of(std::uint8_t ki
       return &kSendWithdraw;
     case FrameKind::rank_left:
       return &kRankLeft;
-    default:
+    default:  // LaneGroup's, which asks here for these six
       return nullptr;
   }
 }

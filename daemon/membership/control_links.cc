@@ -89,16 +89,16 @@ bool ControlLinks::is_of(const Peer& peer, const wire::NodeId& node) {
 }
 
 bool ControlLinks::adopt(std::unique_ptr<net::Incoming> incoming, const wire::HelloBody& hello) {
-  // Who resumes proves itself by the session. A new one may take the name of any node, and so may
-  // have a link that has nothing to do with the node's own.
-  const bool resumes =
-      hello.resume != 0 && std::any_of(peers_.begin(), peers_.end(), [&](auto& peer) {
+  // Who goes on with a session proves itself by it. A new one may take the name of any node, and so
+  // may have a link that has nothing to do with the node's own.
+  const bool is_known =
+      hello.session != 0 && std::any_of(peers_.begin(), peers_.end(), [&](auto& peer) {
         return is_of(*peer, hello.node) && peer->link->has_session(hello.session);
       });
   for (auto& peer : peers_) {
     if (!is_of(*peer, hello.node)) continue;
-    if (resumes ? !peer->link->has_session(hello.session)
-                : hello.resume == 0 && peer->source != incoming->source) {
+    if (is_known ? !peer->link->has_session(hello.session)
+                 : hello.resume == 0 && peer->source != incoming->source) {
       continue;
     }
     if (peer->link->offer(incoming, hello)) return true;

@@ -70,17 +70,17 @@ struct JoinSet {
 };
 
 struct MemberRank {
+  enum class Phase : std::uint8_t {
+    joining,
+    joined,   // the client has been told
+    leaving,  // it has asked, or said goodbye, and not all lanes have released the rank
+    left,
+  };
   std::uint32_t rank = 0;
   std::uint64_t client = 0;
   std::uint64_t join_request = 0;   // to be answered when the epoch starts
   std::uint64_t leave_request = 0;  // to be answered when all lanes have released the rank
   std::uint32_t released = 0;       // lanes
-  enum class Phase : std::uint8_t {
-    joining,
-    joined,   // the client has been told
-    leaving,  // it has asked, and not all lanes have released the rank
-    left,
-  };
   Phase phase = Phase::joining;
   std::int64_t splits = 0;  // how often the epoch was split
 
@@ -93,6 +93,13 @@ struct MemberRank {
 };
 
 struct MemberGroup {
+  enum class Phase : std::uint8_t {
+    starting,
+    running,   // all its ranks have been told
+    ended,     // by end_code
+    removing,  // from the lanes: no rank is left in it
+  };
+
   std::uint64_t number = 0;
   GroupId id;
   std::string uid;
@@ -120,12 +127,6 @@ struct MemberGroup {
   std::vector<std::unique_ptr<LaneGroup>> lanes;
   std::uint32_t lanes_ready = 0;
   std::uint32_t lanes_removed = 0;
-  enum class Phase : std::uint8_t {
-    starting,
-    running,   // all its ranks have been told
-    ended,     // by end_code
-    removing,  // from the lanes: no rank is left in it
-  };
   Phase phase = Phase::starting;
   Errc end_code = Errc::ok;
   std::string end_text;

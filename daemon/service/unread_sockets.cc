@@ -31,4 +31,13 @@ std::vector<std::pair<std::uint32_t, Fd>> UnreadSockets::take_read() {
   return read;
 }
 
+std::vector<std::pair<std::uint32_t, Fd>> UnreadSockets::take_all() {
+  std::vector<std::pair<std::uint32_t, Fd>> all;
+  for (auto& [account, sockets] : of_account_) {
+    for (Fd& socket : sockets) all.emplace_back(account, std::move(socket));
+  }
+  of_account_.clear();
+  return all;
+}
+
 }  // namespace tern::daemon

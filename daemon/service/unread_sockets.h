@@ -18,7 +18,9 @@ namespace tern::daemon {
 // Not thread-safe.
 class UnreadSockets {
  public:
-  static constexpr std::size_t kMostOfOne = 64;
+  // Connections. The buffer of one has room for some 250 packets, each of which may have brought a
+  // descriptor.
+  static constexpr std::size_t kMostOfOne = 16;
 
   // Whether packets that were sent over the socket have not been read.
   static bool has_unread(const Fd& socket) noexcept;
@@ -28,6 +30,7 @@ class UnreadSockets {
   void keep(std::uint32_t account, Fd socket) { of_account_[account].push_back(std::move(socket)); }
   // Those of which nothing is unread any more, with their accounts; looks at all of them.
   std::vector<std::pair<std::uint32_t, Fd>> take_read();
+  std::vector<std::pair<std::uint32_t, Fd>> take_all();
   bool empty() const noexcept { return of_account_.empty(); }
 
  private:

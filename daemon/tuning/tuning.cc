@@ -108,7 +108,7 @@ tuner::TensorInfo Tuning::info_of(const MemberGroup& group, const TensorState& s
   info.shape.announces_chunks = announces_chunks(group, state);
   info.shape.has_client_blocks = state.slots.has_value();
   info.shape.nodes = static_cast<std::uint32_t>(group.addresses.size());
-  info.shape.lanes = tuned.lanes;
+  info.shape.lanes = group.lane_count;
   info.peers = tuned.peers;
   for (std::size_t i = 0; i < recipes_->size(); ++i) {
     const codec::Recipe& recipe = (*recipes_)[i];
@@ -138,9 +138,7 @@ Status Tuning::begin(MemberGroup& group, TensorState& state, const std::string& 
   tuned.users = group.users;
   tuned.account = group.account;
   tuned.own_level = level;
-  // A tensor of few rounds of chunks does not use all.
-  const std::uint64_t rounds = (state.count - 1) / (chunk * nodes) + 1;
-  tuned.lanes = static_cast<std::uint32_t>(std::min<std::uint64_t>(group.lane_count, rounds));
+  tuned.lanes = group.lane_count;
   tuned.lead_lane = static_cast<std::uint32_t>((state.id & shm::kSpreadMask) % group.lane_count);
   tuned.self = group.node;
   tuned.lossy = codec::needs_residual(state.declared.recipe);
@@ -215,7 +213,8 @@ void Tuning::observe_rates(const MemberGroup& group, const Tuned& tuned, const E
     if (seen.bytes_per_s <= 0.0) continue;
     // Each lane has its own share of the link.
     const double rate = seen.bytes_per_s * tuned.lanes;
-    if (last_rates_.size() >= kMostRates) last_rates_.clear();  // of nodes that are long gone, too
+    // Of nodes that are long gone, too. Each link's sample of now counts as news once more.
+    if (last_rates_.size() >= kMostRates) last_rates_.clear();
     double& last = last_rates_[address + "#" + std::to_string(lane)];
     // The kernel keeps a sample until it has a better one: the same again is no news.
     tuner_.observe_rate(address, rate,

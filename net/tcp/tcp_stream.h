@@ -130,7 +130,7 @@ class TcpStream final : public std::enable_shared_from_this<TcpStream>,
   // Still to be tried, in this order. That of the attempt under way is the first one.
   struct Address {
     boost::asio::ip::tcp::endpoint endpoint;
-    std::chrono::milliseconds patience;
+    std::chrono::milliseconds patience;  // twice as long in each turn
   };
   std::deque<Address> addresses_;
   std::uint64_t attempt_ = 0;

@@ -17,8 +17,8 @@ namespace {
 
 // A shorter turn would not be worth its system calls.
 constexpr std::size_t kLeastTurnBytes = 128 << 10;
-// For an address's answer, where there are others (RFC 8305, section 5): four have their turn while
-// a link resumes.
+// For an address's answer, where there are others (RFC 8305, section 5): several have their turn in
+// each attempt of a link, which begins at the first address again.
 constexpr std::chrono::milliseconds kPatience{250};
 
 std::optional<asio::ip::address> numeric_address(const std::string& host) {

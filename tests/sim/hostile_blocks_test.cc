@@ -305,7 +305,7 @@ INSTANTIATE_TEST_SUITE_P(
                             "not inside the client's arena"},
                     Mistake{"another operation",
                             [](OpRequest& op, HostileNodes&) { op.kind = shm::OpKind::broadcast; },
-                            "for all_reduce"}));
+                            "takes no client_blocks"}));
 
 TEST_P(MistakenEntries, AreRefusedWithASentence) {
   HostileNodes nodes;

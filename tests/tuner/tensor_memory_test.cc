@@ -38,14 +38,16 @@ TEST(TensorMemory, TheLongestUnusedMakesRoom) {
 }
 
 // Of many that were recalled none goes before another comes.
-TEST(TensorMemory, WithLessRoomGrowsNoMore) {
+TEST(TensorMemory, WithLessRoomShrinksWithEachThatComes) {
   TensorMemory memory(3);
   for (const char* name : {"a", "b", "c"}) memory.renew(name);
   memory.set_most(1);
   memory.use("a");
   EXPECT_THAT(names_of(memory), testing::ElementsAre("b", "c", "a"));
   memory.renew("d");
-  EXPECT_THAT(names_of(memory), testing::ElementsAre("c", "a", "d"));
+  EXPECT_THAT(names_of(memory), testing::ElementsAre("a", "d"));
+  memory.renew("e");
+  EXPECT_THAT(names_of(memory), testing::ElementsAre("e"));
 }
 
 // Its places stay right where it is moved, as when a memory is recalled.

@@ -303,22 +303,6 @@ TEST_F(TuningTest, CountsDecisionsAndSwitches) {
   EXPECT_EQ(tuning->counter_values()[4], 0u);
 }
 
-// It has one round of chunks, which is on one lane.
-TEST_F(TuningTest, ASmallTensorIsReckonedByTheLanesThatItUses) {
-  const auto small = declare();
-  small->count = 2 * (group->chunk_bytes / sizeof(float));
-  ASSERT_TRUE(begin(*small));
-  measure(*small);
-  const double of_two = candidate("raw")["work_us"];
-  tuning->end(*small);
-  group->lane_count = 1;
-  const auto again = declare();
-  again->count = small->count;
-  ASSERT_TRUE(begin(*again));
-  measure(*again);
-  EXPECT_EQ(candidate("raw")["work_us"], of_two);
-}
-
 TEST_F(TuningTest, SaysOfManyTensorsOnlySoMuch) {
   std::vector<std::unique_ptr<TensorState>> states;
   for (int i = 0; i < 200; ++i) {
