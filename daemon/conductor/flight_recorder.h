@@ -7,6 +7,7 @@
 
 #include "base/clock.h"
 #include "daemon/conductor/record_files.h"
+#include "daemon/lane/lane_exchange.h"
 #include "daemon/membership/member_group.h"
 #include "daemon/service/user_log.h"
 

@@ -81,7 +81,8 @@ TEST(Wrapper, HandlesMayEndInAnyOrder) {
 // the test's own. The fake daemon holds the ops.
 class WrapperOfThree : public ::testing::Test {
  protected:
-  explicit WrapperOfThree(FakeOptions options = {}) : daemon(options), client(options_for(daemon)) {
+  explicit WrapperOfThree(FakeOptions options = {})
+      : daemon(std::move(options)), client(options_for(daemon)) {
     daemon.set_ops(Ops::hold);
   }
 

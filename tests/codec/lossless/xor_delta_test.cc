@@ -114,7 +114,8 @@ TEST_P(XorDelta, BlockIsTheDocumentedOne) {
 TEST_P(XorDelta, TheLargestChunkFitsTheWorkspace) {
   Workspace workspace;
   for (const DType dtype : {DType::f32, DType::bf16}) {
-    const std::size_t bytes = (dtype == DType::f32 ? 4 : 2) * wire::kMaxBlockElements;
+    const std::size_t width = dtype == DType::f32 ? 4 : 2;
+    const std::size_t bytes = width * wire::kMaxBlockElements;
     EXPECT_GE(workspace.bytes().size(), work_bytes(dtype, bytes));
   }
 }
