@@ -89,8 +89,9 @@ tern_status read_counts(const tern_op& op, OpRequest& request) {
 // Where what has been received is told.
 tern_status read_received(const tern_op& op, OpRequest& request) {
   if (op.received == nullptr) return TERN_OK;
-  if (!request.plan->passes() || request.plan->sends())
+  if (!request.plan->passes() || request.plan->sends()) {
     return refuse("received is for an operation that receives from one rank");
+  }
   request.received = op.received;
   return check_size(op.received, "received");
 }

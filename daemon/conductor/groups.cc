@@ -49,8 +49,8 @@ std::uint64_t Groups::next_deadline_ns() const {
   if (!lost_.empty()) return outlets_.clock.now_ns();
   std::uint64_t deadline = ~std::uint64_t{0};
   for (const auto& [number, group] : groups_) {
-    if (group->phase == MemberGroup::Phase::starting)
-      deadline = std::min(deadline, group->start_deadline_ns);
+    if (group->phase != MemberGroup::Phase::starting) continue;
+    deadline = std::min(deadline, group->start_deadline_ns);
   }
   return deadline;
 }

@@ -153,6 +153,14 @@ TEST_P(TcpLostPages, DoNotEndTheConnection) {
 
 INSTANTIATE_TEST_SUITE_P(Tcp, TcpLostPages, ::testing::Values(tcp("tcp", {})), name_of_world);
 
+// Until it is open or closed, or nobody believes in it any more.
+void wait_for_end_of_attempt(EventLoop& loop, TcpTransport& transport, const RawSink& raw) {
+  for (int i = 0; i < 30'000 && raw.opened + raw.closed == 0; ++i) {
+    transport.poll();
+    loop.wait(1'000'000);
+  }
+}
+
 TEST(TcpTransport, ResolvesNames) {
   EventLoop loop;
   SteadyClock clock;
@@ -162,10 +170,7 @@ TEST(TcpTransport, ResolvesNames) {
   TcpTransport transport(loop, {});
   RawSink raw;
   const auto connection = transport.connect({"localhost", (*acceptor)->endpoint().port}, raw);
-  for (int i = 0; i < 30'000 && raw.opened + raw.closed == 0; ++i) {
-    transport.poll();
-    loop.wait(1'000'000);
-  }
+  wait_for_end_of_attempt(loop, transport, raw);
   EXPECT_EQ(raw.opened, 1) << raw.closed_text;
 }
 
@@ -189,10 +194,7 @@ TEST(TcpTransport, ConnectsForOneUserWhileNamesOfAnotherAreSlow) {
   }
   const std::uint16_t port = (*acceptor)->endpoint().port;
   const auto connection = transport.connect({"quick", port, kBob}, of_bob);
-  for (int i = 0; i < 30'000 && of_bob.opened + of_bob.closed == 0; ++i) {
-    transport.poll();
-    loop.wait(1'000'000);
-  }
+  wait_for_end_of_attempt(loop, transport, of_bob);
   EXPECT_EQ(of_bob.opened, 1) << of_bob.closed_text;
   EXPECT_EQ(of_alice.opened + of_alice.closed, 0);
   names->open();
@@ -240,11 +242,8 @@ TEST(TcpTransport, AnAddressThatAnswersNothingHidesNoOtherOfItsName) {
   TcpTransport transport(loop, settings);
   RawSink raw;
   const auto connection = transport.connect({"both", port}, raw);
-  // The kernel would give the first one up after minutes.
-  for (int i = 0; i < 30'000 && raw.opened + raw.closed == 0; ++i) {
-    transport.poll();
-    loop.wait(1'000'000);
-  }
+  // The kernel would give the first address up after minutes, beyond this patience.
+  wait_for_end_of_attempt(loop, transport, raw);
   EXPECT_EQ(raw.opened, 1) << raw.closed_text;
 }
 
