@@ -87,7 +87,7 @@ deb:
 	tools/make_deb.sh
 
 wheel:
-	tools/install_dependencies.sh demo
+	tools/install_dependencies.sh wheel
 	PYTHON=$(PYTHON) tools/make_wheel.sh
 
 wheel-aarch64:
@@ -98,7 +98,7 @@ wheel-aarch64:
 	PYTHON=$(PYTHON) tools/try_wheel_aarch64.sh build/release/bin
 
 docs:
-	tools/install_dependencies.sh demo
+	tools/install_dependencies.sh wheel
 	PYTHON=$(PYTHON) tools/make_docs.sh
 
 lint:

@@ -38,12 +38,14 @@ apt update
 # shellcheck disable=SC2086 # one word each
 apt install --no-install-recommends --download-only $wanted
 
-# Only what this script has made is replaced.
+# Only what this script has made is replaced, and what it has begun.
 if [ -e "$folder" ] && [ ! -e "$folder/wanted" ] && [ -n "$(ls -A "$folder")" ]; then
   echo "$folder is not a root that this script has made: name an empty folder or a new one" >&2
   exit 1
 fi
 rm -rf "$folder"
+mkdir -p "$folder"
+echo 'not all of it yet' >"$folder/wanted"
 # The folders of today's Debian, which the packages of libc still name as they were.
 for name in bin lib sbin; do
   mkdir -p "$folder/usr/$name"

@@ -12,6 +12,7 @@ an option makes it another table than that of ten workers. `--table` makes one o
 """
 
 import argparse
+import contextlib
 import io
 import json
 import math
@@ -128,6 +129,18 @@ def accuracy_text(row):
     return f"{100 * row['test_accuracy']:.2f} %"
 
 
+@contextlib.contextmanager
+def ignored_signals():
+    """What is being cleaned up is not left half done."""
+    before = {number: signal.signal(number, signal.SIG_IGN)
+              for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
 def run_all(options, families):
     nodes = Nodes("tern-accuracy", options.programs, options.out / "logs", link=LINK)
     try:
@@ -137,9 +150,8 @@ def run_all(options, families):
         rows = {family: [trainer.measure_rates(recipe, RATES) for recipe in recipes]
                 for family, recipes in families.items()}
     finally:
-        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-            signal.signal(number, signal.SIG_IGN)
-        nodes.close()
+        with ignored_signals():
+            nodes.close()
     return {"steps": options.steps, "seeds": options.seeds, "raw": raw, "families": rows}
 
 
@@ -183,8 +195,8 @@ def doubts(result):
     best = max(raw["test_accuracy"] for raw in raws.values())
     error = 100 * math.sqrt(best * (1 - best) / TEST_IMAGES)
     seeds = len(result["seeds"])
-    yield (f"Not every family is within {100 * MAX_ACCURACY_LOSS:.1f} points of raw. No recipe comes "
-           "so near in these families; the figure is the distance of the best one:")
+    yield (f"No recipe comes within {100 * MAX_ACCURACY_LOSS:.1f} points of raw in these families; the "
+           "figure is the distance of the best one:")
     yield ""
     for rate, raw in raws.items():
         yield f"- at the rate {rate}: {families_beyond(result, rate, raw['test_accuracy'])};"

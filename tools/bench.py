@@ -308,7 +308,11 @@ def parse_arguments():
     parser.add_argument("--programs", type=pathlib.Path, default=ROOT / "build/release/bin")
     parser.add_argument("--out", type=pathlib.Path, default=ROOT / "build/bench")
     parser.add_argument("--loopback", action="store_true", help="without namespaces and shaping")
-    return parser.parse_args()
+    options = parser.parse_args()
+    # The page and its history say nothing of how a plan was cut short.
+    if options.record and (options.quick or options.seconds is not None or options.recipes):
+        parser.error("--record writes what the whole plan has measured: leave out --quick, --seconds and --recipes")
+    return options
 
 
 def main():

@@ -1,15 +1,16 @@
 #!/usr/bin/python3
 """All-reduce through the daemons of two builds, in turns: is one slower than the other?
 
-    bench_pair.py OLD NEW [--starts N] [--seconds S]
+    bench_pair.py OLD NEW [--starts N] [--blocks N] [--seconds S]
 
 OLD and NEW are folders with bin/ternd, bin/ternctl and lib/libtern.so.1; NEW has bin/tern-bench too. Both
 builds' daemons run all the time, two nodes each, on a link that is not shaped. A rank is a client of both,
 of each through that build's own library, and in a round has one operation with each, in a random order and
 on the same values. A start is new daemons and new ranks; its
-rounds are cut into blocks. A block's ratio is new time by old time, of medians or of another quantile.
-Printed are the geometric mean of all blocks' ratios and its 95 % interval (Student's t, of logarithms). The
-same folder twice shows what the measurement itself makes of no difference. --hogs has processes beside it
+rounds are cut into blocks. A block's ratio is new time by old time, of medians or of another quantile. A
+start's ratio is the geometric mean of its blocks'. Printed are the geometric mean of the starts' ratios and
+its 95 % interval (Student's t, of logarithms): blocks of one start share its processes and their places in
+memory, and are no measurements of their own. The same folder twice shows what the measurement itself makes of no difference. --hogs has processes beside it
 that compute and do nothing else, all in the ordinary class. --record OLD_COMMIT NEW_COMMIT writes the
 figures to docs/benchmarks.md and adds them to bench/history/pairs.jsonl.
 """
@@ -61,9 +62,14 @@ def quantile(values, share):
 
 
 def quantiles_of_blocks(seconds, blocks, share):
-    size = max(len(seconds) // blocks, 1)
-    return [quantile(seconds[first:first + size], share)
-            for first in range(0, size * (len(seconds) // size), size)]
+    """Of so many blocks of one size, give or take a round; of each round where there are fewer."""
+    count = min(blocks, len(seconds))
+    ends = [number * len(seconds) // count for number in range(count + 1)]
+    return [quantile(seconds[begin:end], share) for begin, end in zip(ends, ends[1:])]
+
+
+def geometric_mean(ratios):
+    return math.exp(statistics.fmean(map(math.log, ratios)))
 
 
 @contextlib.contextmanager
@@ -78,7 +84,7 @@ def hogs(count):
 
 
 def measure(options, logs, start):
-    """{(recipe, bytes): the ratios of one start's blocks}."""
+    """{(recipe, bytes): the ratio of one start}."""
     sides = []
     try:
         for name in ("old", "new"):
@@ -103,7 +109,7 @@ def measure(options, logs, start):
         is_new = order[row["daemon"]] is new
         times.setdefault((row["contestant"], row["bytes"]), {})[is_new] = \
             quantiles_of_blocks(row["seconds"], options.blocks, options.quantile)
-    return {case: [new / old for new, old in zip(of_case[True], of_case[False])]
+    return {case: geometric_mean([new / old for new, old in zip(of_case[True], of_case[False])])
             for case, of_case in times.items()}
 
 
@@ -112,11 +118,11 @@ def table(line):
     old, new = line["commits"]
     rows = "\n".join(
         f"| {row['contestant'].removeprefix('tern ')} | {row['bytes']} | {row['ratio']:.3f} | "
-        f"{row['low']:.3f} to {row['high']:.3f} | {row['blocks']} |" for row in line["rows"])
+        f"{row['low']:.3f} to {row['high']:.3f} | {row['starts']} |" for row in line["rows"])
     return (f"Daemon and library of commit {new} beside those of {old}: {line['date']}, {line['processor']}, "
             f"{line['cores']} cores, {'real-time' if line['real_time'] else 'ordinary'} class, "
             f"seeds 1 to {line['starts']}, `{line['command']}`.\n\n"
-            "| recipe | bytes | time, new by old | 95 % interval | blocks |\n|---|---:|---:|---|---:|\n"
+            "| recipe | bytes | time, new by old | 95 % interval | starts |\n|---|---:|---:|---|---:|\n"
             f"{rows}")
 
 
@@ -146,8 +152,8 @@ def main():
                         help="do not use the kernel's real-time class")
     parser.add_argument("--record", nargs=2, metavar=("OLD_COMMIT", "NEW_COMMIT"))
     options = parser.parse_args()
-    if options.starts * options.blocks < 2:
-        parser.error("an interval needs two blocks at least")
+    if options.starts < 2 or options.blocks < 1:
+        parser.error("an interval needs two starts at least, and a start a block")
     if options.record and (options.hogs or options.quantile != 0.5 or options.sizes != list(SIZES)):
         parser.error("the page has medians of all sizes without hogs")
     options.real_time &= options.hogs == 0
@@ -158,15 +164,15 @@ def main():
     with tempfile.TemporaryDirectory(prefix="bench-pair-logs-") as logs, hogs(options.hogs):
         for start in range(options.starts):
             for case, of_start in measure(options, logs, start).items():
-                ratios.setdefault(case, []).extend(of_start)
+                ratios.setdefault(case, []).append(of_start)
             print(f"\rstart {start + 1} of {options.starts}", end="", file=sys.stderr, flush=True)
     print(file=sys.stderr)
     rows = []
     for (recipe, size), of_case in ratios.items():
         mean, low, high = (round(value, 4) for value in interval(of_case))
         rows.append({"contestant": recipe, "bytes": size, "ratio": mean, "low": low, "high": high,
-                     "blocks": len(of_case)})
-        print(f"{recipe:16} {size:9} {mean:8.3f} {low:7.3f} to {high:.3f}   {len(of_case)} blocks")
+                     "starts": len(of_case)})
+        print(f"{recipe:16} {size:9} {mean:8.3f} {low:7.3f} to {high:.3f}   {len(of_case)} starts")
     if options.record:
         write_down(options, rows, real_time)
     return 0

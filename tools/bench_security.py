@@ -32,7 +32,7 @@ def measure(nodes, options, plan, link, round_number):
 
 
 def table(rounds, modes):
-    lines = [f"{'recipe':10} {'bytes':>10} {'plaintext':>12}"
+    lines = [f"{'recipe':10} {'bytes':>10} {modes[0]:>12}"
              + "".join(f" {mode:>12} {'ratio':>7} {'rounds':>13}" for mode in modes[1:])]
     for recipe, size in sorted({key[1:] for key in rounds[0]}):
         def of(mode):

@@ -142,19 +142,21 @@ def measure_cost(options, generator):
     return results
 
 
-def rounds(row, begin, end):
-    """The times of the rounds that began and ended in that span, in their order."""
-    return [seconds for at, seconds in zip(row["at"], row["seconds"])
-            if begin <= at and at + seconds < end]
+def rounds_within(rows, begin, end):
+    """The numbers of the rounds in which every contestant began and ended in that span, in their order."""
+    count = min(len(row["at"]) for row in rows)
+    return [number for number in range(count)
+            if all(begin <= row["at"][number] and row["at"][number] + row["seconds"][number] < end
+                   for row in rows)]
 
 
 def judge_course(rows, changes, generator):
     """One result for each link of the course, and one of the first rounds after all changes."""
     results, first = [], {"auto": [], "best": [], "raw": []}
     for (begin, name), (end, _) in zip(changes, changes[1:]):
-        # A round is of all contestants: those of one link are as many for each.
-        spans = {row["contestant"]: rounds(row, begin, end) for row in rows}
-        count = min(map(len, spans.values()))
+        numbers = rounds_within(rows, begin, end)
+        count = len(numbers)
+        spans = {row["contestant"]: [row["seconds"][number] for number in numbers] for row in rows}
         cut = [row | {"seconds": spans[row["contestant"]][FIRST_ROUNDS:count]} for row in rows]
         for row in cut:
             row["median_us"] = 1e6 * statistics.median(row["seconds"])

@@ -31,6 +31,14 @@ def lines_outside_code(text):
             yield number, re.sub(r"`[^`]*`", "", line)
 
 
+def links(text):
+    """(number of the line, target) of each link; a link may begin on one line and end on the next."""
+    lines = dict(lines_outside_code(text))
+    joined = "\n".join(lines.get(number, "") for number in range(1, text.count("\n") + 2))
+    for match in LINK.finditer(joined):
+        yield joined.count("\n", 0, match.start(1)) + 1, match[1]
+
+
 def anchors_of(text):
     """The anchors GitHub makes of the headings: lower case, blanks to dashes, punctuation gone."""
     anchors = set()
@@ -60,17 +68,16 @@ def check_page(root, name):
     text = page.read_text(encoding="utf-8")
     for number, columns in long_lines(text):
         yield f"{name}:{number}: {columns} columns; instead: {LINE_COLUMNS} at most"
-    for number, line in lines_outside_code(text):
-        for target in LINK.findall(line):
-            if re.match(r"[a-z][a-z0-9+.-]*:", target):
-                continue
-            path, _, anchor = urllib.parse.unquote(target).partition("#")
-            goal = page if not path else page.parent / path
-            if not goal.exists():
-                yield f"{name}:{number}: nothing at {target}"
-            elif anchor and goal.suffix == ".md":
-                if anchor not in anchors_of(goal.read_text(encoding="utf-8")):
-                    yield f"{name}:{number}: no heading for {target}"
+    for number, target in links(text):
+        if re.match(r"[a-z][a-z0-9+.-]*:", target):
+            continue
+        path, _, anchor = urllib.parse.unquote(target).partition("#")
+        goal = page if not path else page.parent / path
+        if not goal.exists():
+            yield f"{name}:{number}: nothing at {target}"
+        elif anchor and goal.suffix == ".md":
+            if anchor not in anchors_of(goal.read_text(encoding="utf-8")):
+                yield f"{name}:{number}: no heading for {target}"
 
 
 def check_comments(root):
@@ -114,7 +121,7 @@ def self_test():
     tree = {
         "README.md": "# A title\n[good](docs/a.md) [good](docs/a.md#second-part) [good](#a-title)\n"
                      "[web](https://example.org/x)\n```\n[in code](nowhere.md)\n```\n"
-                     "[dead](docs/b.md)\n",
+                     "[dead](docs/b.md)\n[dead\non two lines](docs/c.md)\n",
         record_targets.RECORD: "date: 2030-01-02\nprocessor: P\ncommit: abc\ntargets: avx512 scalar\n",
         record_targets.PAGE: "<!-- avx512-last-run:begin -->\n2030-01-01, P, commit abc:\n"
                              "`avx512`, `scalar`.\n<!-- avx512-last-run:end -->\n",
@@ -122,7 +129,7 @@ def self_test():
         "docs/a.md": "## Second part\n[up](../README.md)\n[dead](#third-part)\n[dead](a.cc)\n",
         "docs/wide.md": f"{long}\n| {long} |\n```\n{long}\n```\n{long[:LINE_COLUMNS]}\n",
     }
-    expected = ["README.md:7", "docs/a.md:3", "docs/a.md:4", "docs/wide.md:1", "base/a.cc:2",
+    expected = ["README.md:7", "README.md:9", "docs/a.md:3", "docs/a.md:4", "docs/wide.md:1", "base/a.cc:2",
                 record_targets.PAGE]
     return lint_check.self_test(check, tree, expected, lint_check.place,
                                 f"{len(expected)} made-up findings found, 8 good ones passed")

@@ -18,7 +18,6 @@ SOURCE_SUFFIXES = {".h", ".hpp", ".c", ".cc", ".cu", ".cuh"}
 INCLUDE = re.compile(r'^\s*#\s*include\s*([<"])([^>"]+)[>"]')
 # The public header is included as "tern/tern.h" but lies in client_lib/include.
 PUBLIC_PREFIX = "tern/"
-PUBLIC_FOLDER = pathlib.PurePosixPath("client_lib/include")
 
 
 def source_files(root):
@@ -41,7 +40,12 @@ def allowed(layer, table):
     return rows[:rows.index(layer)] if may == ["*"] else may
 
 
-def check_file(root, path, table):
+def public_header(name, paths):
+    """Of <tern/name.h> the file in the folder of whoever publishes it, or None."""
+    return next((path for path in paths if str(path).endswith(f"/include/{name}")), None)
+
+
+def check_file(root, path, table, paths):
     layer = layer_of(path, table)
     if layer is None:
         yield f"{path}: the folder has no row in tools/layers.toml"
@@ -56,7 +60,8 @@ def check_file(root, path, table):
         if bracket == "<" and target.startswith(tuple(row.get("forbidden_system", []))):
             yield f"{path}:{number}: {layer} must not include <{target}>"
         if target.startswith(PUBLIC_PREFIX):
-            other = "client_lib"
+            public = public_header(target, paths)
+            other = layer_of(public, table) if public is not None else None
         else:
             other = layer_of(target, table)
         if other is None:
@@ -78,7 +83,7 @@ def included(root, path, paths):
             continue
         bracket, name = match.groups()
         target = pathlib.PurePosixPath(name)
-        candidates = [PUBLIC_FOLDER / target if name.startswith(PUBLIC_PREFIX) else target]
+        candidates = [public_header(name, paths) if name.startswith(PUBLIC_PREFIX) else target]
         if bracket == '"':
             candidates.append(path.parent / target)
         found = next((candidate for candidate in candidates if candidate in paths), None)
@@ -127,7 +132,8 @@ def check(root):
     table = tomllib.loads((root / "tools/layers.toml").read_text(encoding="utf-8"))
     paths = source_files(root)
     findings = list(check_table(table))
-    findings += [finding for path in paths for finding in check_file(root, path, table)]
+    public = [path for path in paths if "/include/" in str(path)]
+    findings += [finding for path in paths for finding in check_file(root, path, table, public)]
     findings += check_circles(root, paths)
     return findings, len(paths)
 
@@ -144,6 +150,8 @@ def self_test():
         "net/uses_tcp.cc": '#include "net/tcp/link.h"\n',
         "client_lib/heavy.cc": "#include <boost/asio.hpp>\n",
         "client_lib/good.cc": '#include "tern/tern.h"\n',
+        "client_lib/include/tern/tern.h": "\n",
+        "net/public.cc": "#include <tern/tern.h>\n",
         "base/relative.cc": '#include "good.h"\n',
         "stray/file.cc": "\n",
         # From x.h to y.h and back, with a third between; their sources make no circle.
@@ -154,7 +162,7 @@ def self_test():
         "base/z.h": '#include "base/x.h"\n',
     }
     expected = ["base/between.h", "base/relative.cc:1", "base/up.cc:1", "client_lib/heavy.cc:1",
-                "net/tcp/skips.cc:1", "net/uses_tcp.cc:1", "stray/file.cc",
+                "net/public.cc:1", "net/tcp/skips.cc:1", "net/uses_tcp.cc:1", "stray/file.cc",
                 "tools/layers.toml", "tools/layers.toml"]
     return lint_check.self_test(check, tree, expected, lint_check.place,
                                 f"{len(expected)} made-up violations found, 3 good files passed")

@@ -18,7 +18,7 @@ cp /etc/resolv.conf "$folder/etc/"
 cat >"$folder/srv/demo.sh" <<'END'
 cd /srv/tern
 mkdir -p build
-make demo 2>&1 | while IFS= read -r line; do
+{ make demo 2>&1; echo "$?" >build/demo.status; } | while IFS= read -r line; do
   printf '%s %s\n' "$(date +%s)" "$line"
 done >build/demo.log
 END
@@ -35,7 +35,7 @@ log=$folder/srv/tern/build/demo.log
 at() { awk -v what="$1" 'index($0, what) { print $1; exit }' "$log"; }
 configured=$(at 'cmake --preset release')
 compiled=$(at 'tools/demo.py')
-if [ -z "$configured" ] || [ -z "$compiled" ] || [ ! -s "$folder/srv/tern/build/demo/result.json" ]; then
+if [ -z "$configured" ] || [ -z "$compiled" ] || [ "$(cat "${log%.log}.status")" != 0 ]; then
   tail -n 40 "$log" >&2
   echo "make demo has failed; all that it said is in $log" >&2
   exit 1

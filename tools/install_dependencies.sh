@@ -6,6 +6,7 @@
 #   install_dependencies.sh test   that, and what the tests, fuzzers, lints and benchmarks need
 #   install_dependencies.sh full   that, and what `make test-full` has beside
 #   install_dependencies.sh torch  what the tests need, and `make test-torch` has beside
+#   install_dependencies.sh wheel  enough to build the wheel, and the reference of the Python package
 #   install_dependencies.sh aarch64  enough to compile for aarch64 and to run the result
 set -eu
 
@@ -22,7 +23,8 @@ test_packages="$deb_packages
 cross_packages='g++-aarch64-linux-gnu qemu-user'
 full_packages="$test_packages $cross_packages"
 torch_packages="$test_packages ca-certificates curl xz-utils"
-aarch64_packages="$demo_packages $cross_packages"
+wheel_packages="$demo_packages python3-venv"
+aarch64_packages="$wheel_packages $cross_packages"
 
 case "${1:-}" in
   demo) packages=$demo_packages ;;
@@ -30,9 +32,10 @@ case "${1:-}" in
   test) packages=$test_packages ;;
   full) packages=$full_packages ;;
   torch) packages=$torch_packages ;;
+  wheel) packages=$wheel_packages ;;
   aarch64) packages=$aarch64_packages ;;
   *)
-    echo "usage: $0 demo|deb|test|full|torch|aarch64" >&2
+    echo "usage: $0 demo|deb|test|full|torch|wheel|aarch64" >&2
     exit 2
     ;;
 esac
@@ -45,8 +48,9 @@ fi
 
 missing=
 for package in $packages; do
-  status=$(dpkg-query -W -f='${db:Status-Status}' "$package" 2>/dev/null || true)
-  [ "$status" = installed ] || missing="$missing $package"
+  # A line for each architecture that it is installed for.
+  dpkg-query -W -f='${db:Status-Status}\n' "$package" 2>/dev/null | grep -qx installed ||
+    missing="$missing $package"
 done
 if [ -z "$missing" ]; then
   exit 0

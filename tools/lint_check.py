@@ -13,8 +13,8 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 def tracked_files(root, *patterns):
     """Names, relative to the root, of the files that git tracks or would track."""
     listing = subprocess.run(
-        ["git", "-C", root, "ls-files", "--cached", "--others", "--exclude-standard", *patterns],
-        check=True, capture_output=True, text=True).stdout.split("\n")
+        ["git", "-C", root, "ls-files", "-z", "--cached", "--others", "--exclude-standard", *patterns],
+        check=True, capture_output=True, text=True).stdout.split("\0")
     return [name for name in listing if name and (root / name).is_file()]
 
 

@@ -13,7 +13,9 @@ fi
 tree=build/deb/tern-$version
 rm -rf build/deb
 mkdir -p "$tree"
-git ls-files -z | tar --create --null --files-from=- | tar --extract --directory="$tree"
+git ls-files -z | tar --create --null --files-from=- --file=build/deb/tree.tar
+tar --extract --file=build/deb/tree.tar --directory="$tree"
+rm build/deb/tree.tar
 cp -r packaging/debian "$tree/debian"
 if command -v ccache >/dev/null; then
   # debhelper gives the build a home of its own.
@@ -22,5 +24,6 @@ if command -v ccache >/dev/null; then
 fi
 (cd "$tree" && DEB_BUILD_OPTIONS="${DEB_BUILD_OPTIONS:-parallel=$(nproc)}" \
   dpkg-buildpackage --build=binary --no-sign)
+/usr/bin/python3 tools/passed_tests.py >build/deb/tree.digest
 lintian --fail-on error,warning build/deb/*.changes
 ls build/deb/*.deb

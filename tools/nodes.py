@@ -9,6 +9,7 @@ import ctypes
 import json
 import os
 import pathlib
+import re
 import shutil
 import signal
 import socket
@@ -57,6 +58,11 @@ def hold_lock(name):
         lock.close()
         raise NodesError(f"another {name} is running on this machine") from error
     return lock
+
+
+def folder_prefix(name):
+    """Of nobody else's folders: names of programs are usual words, and some begin like others."""
+    return f"tern-nodes.{name}."
 
 
 def remove_stale_folders(prefix):
@@ -127,7 +133,7 @@ class Network:
     def remove(self):
         for line in command("ip", "netns", "list", check=False).splitlines():
             namespace = line.split()[0] if line.split() else ""
-            if not namespace.startswith(f"{self.name}-"):
+            if not re.fullmatch(rf"{re.escape(self.name)}-(\d+|switch)", namespace):
                 continue
             for pid in command("ip", "netns", "pids", namespace, check=False).split():
                 try:
@@ -157,9 +163,9 @@ class Nodes:
         self.network = None
         self.why_no_network = "asked for by --loopback"
         self._lock = hold_lock(name)
-        remove_stale_folders(f"{name}-")
+        remove_stale_folders(folder_prefix(name))
         # Short, because the path of a Unix socket has 107 bytes at most.
-        self.folder = pathlib.Path(tempfile.mkdtemp(prefix=f"{name}-"))
+        self.folder = pathlib.Path(tempfile.mkdtemp(prefix=folder_prefix(name)))
         if loopback:
             return
         try:

@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import pathlib
 import subprocess
 
 
@@ -22,12 +23,13 @@ def digest_of_tree(root):
 
 class PassedTests:
     """A file in build/: {"tree": ..., "full": ..., "passed": {stage: {test: number of cases}},
-    "seconds": {stage: so far}, "ended": {stage: cases}}. What it says of another tree, or
+    "failed": {stage: [what failed in any run]}, "seconds": {stage: so far}, "ended": {stage: cases}}. What it says of another tree, or
     of a short run where a full one is due, is forgotten."""
 
     def __init__(self, path, tree, full):
+        self.tree = tree
         self._path = path
-        self._state = {"tree": tree, "full": full, "passed": {}, "seconds": {}, "ended": {}}
+        self._state = {"tree": tree, "full": full, "passed": {}, "failed": {}, "seconds": {}, "ended": {}}
 
     def read(self):
         try:
@@ -46,6 +48,12 @@ class PassedTests:
         self._state["passed"].setdefault(stage, {}).update(cases_by_test)
         self._write()
 
+    def fail(self, stage, failures):
+        """What passes when it is run again has failed all the same."""
+        known = self._state["failed"].setdefault(stage, [])
+        known += [failure for failure in failures if failure not in known]
+        self._write()
+
     def spend(self, stage, seconds):
         self._state["seconds"][stage] = self._state["seconds"].get(stage, 0) + seconds
         self._write()
@@ -58,8 +66,9 @@ class PassedTests:
         self._write()
 
     def ended(self):
-        """{stage: {"cases": ..., "seconds": ...}}"""
-        return {stage: {"cases": cases, "seconds": round(self._state["seconds"].get(stage, 0))}
+        """{stage: {"cases": ..., "failed_before": what had to be run again, "seconds": ...}}"""
+        return {stage: {"cases": cases, "failed_before": self._state["failed"].get(stage, []),
+                        "seconds": round(self._state["seconds"].get(stage, 0))}
                 for stage, cases in self._state["ended"].items()}
 
     def _write(self):
@@ -67,3 +76,7 @@ class PassedTests:
         unfinished = self._path.with_suffix(".unfinished")
         unfinished.write_text(json.dumps(self._state, indent=1) + "\n", encoding="utf-8")
         unfinished.rename(self._path)
+
+
+if __name__ == "__main__":
+    print(digest_of_tree(pathlib.Path(__file__).resolve().parent.parent))

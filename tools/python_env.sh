@@ -11,8 +11,9 @@ python=${PYTHON:-/usr/bin/python3}
 # ml_dtypes: bfloat16. The tools have fixed versions, for a later one may find more.
 wanted='numpy pytest ml_dtypes kubernetes-validate==1.37.0 mypy==2.4.1 ruff==0.17.6'
 
-if [ ! -x "$folder/bin/python" ]; then
-  "$python" -m venv "$folder" >&2 || {
+# pip comes last: without it the environment is half made.
+if [ ! -x "$folder/bin/pip" ]; then
+  "$python" -m venv --clear "$folder" >&2 || {
     echo "No environment at $folder: install python3-venv." >&2
     exit 1
   }

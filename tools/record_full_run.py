@@ -21,7 +21,8 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 RECORD = "tests/full_runs.json"
 PAGE = "CONTRIBUTING.md"
 SECTION = "full-runs"
-HEAD = "| stage | commit | date | machine | passed | minutes |\n|---|---|---|---|---:|---:|\n"
+HEAD = ("| stage | commit | date | machine | passed | minutes | run again |\n"
+        "|---|---|---|---|---:|---:|---|\n")
 
 
 def commit():
@@ -33,14 +34,20 @@ def commit():
     return git("rev-parse", "--short=8", "HEAD")
 
 
+def again(run):
+    """What failed before it passed; that was not kept always."""
+    failed = run.get("failed_before")
+    return "not kept" if failed is None else ", ".join(failed) or "nothing"
+
+
 def table(stages, runs):
     """One row for each stage in the order of `stages`; `runs` by stage, as in the record."""
     rows = []
     for stage in stages:
         run = runs.get(stage)
-        rows.append(f"| {stage} | not run | | | | |" if run is None else
+        rows.append(f"| {stage} | not run | | | | | |" if run is None else
                     f"| {stage} | {run['commit']} | {run['date']} | {run['machine']} | {run['cases']:,} "
-                    f"| {run['seconds'] / 60:.0f} |")
+                    f"| {run['seconds'] / 60:.0f} | {again(run)} |")
     return HEAD + "\n".join(rows)
 
 

@@ -37,6 +37,7 @@ CORES = os.cpu_count() or 1
 # Many tests wait, for one another or for time to pass.
 JOBS = str(CORES + 1)
 CASE = re.compile(r"^\[\s*(OK|FAILED|SKIPPED)\s*\] (\S+?),?(?: where .*)? \(\d+ ms\)$", re.MULTILINE)
+NO_TESTS = re.compile(r"^\[=+\] Running 0 tests ", re.MULTILINE)
 TARGETS = re.compile(r"^codecs tested on: .*$", re.MULTILINE)
 # libFuzzer is given no more input than this; every parser of Tern has a smaller bound of its own.
 FUZZ_MAX_BYTES = 65536
@@ -132,7 +133,9 @@ def read_junit(path):
         outcome.skipped += skipped
         good = sum(verdict == "OK" for verdict, _ in cases)
         outcome.passed += good
-        if entry.get("status") == "run":
+        if entry.get("status") == "run" and NO_TESTS.search(text):
+            outcome.failures.append(f"{name}: its filter fits no test")
+        elif entry.get("status") == "run":
             outcome.passed += 0 if cases else 1
             if not skipped and not failed:
                 outcome.passed_tests[name] = good if cases else 1
@@ -160,6 +163,11 @@ def pieces_of(stage, names):
     return [names[begin:begin + size] for begin in range(0, len(names), size)]
 
 
+def has_packages_of(tree):
+    digest = ROOT / "build/deb/tree.digest"
+    return digest.is_file() and digest.read_text(encoding="utf-8").strip() == tree
+
+
 def ctest_stage(stage):
     outcome = Outcome()
     keys = stage.keys
@@ -184,6 +192,9 @@ def ctest_stage(stage):
         outcome.failures.append(f"no test in {build} fits {' '.join(selection)}")
         return outcome
     outstanding = stage.outstanding(names)
+    if stage.full and any(name.startswith("guest_") for name in outstanding) and not has_packages_of(stage.record.tree):
+        outcome.failures.append("build/deb has packages of another tree, or none: run tools/make_deb.sh")
+        return outcome
     for piece in pieces_of(stage, outstanding):
         if stage.is_over():
             outcome.is_unfinished = True
@@ -313,6 +324,9 @@ def main():
                                   record.of_stage(name) if options.go_on else {}, deadline))
         rows.append((name, outcome, time.monotonic() - begin))
         record.spend(name, time.monotonic() - begin)
+        record.fail(name, outcome.failures)
+        if digest_of_tree(ROOT) != record.tree:
+            outcome.failures.append("a file of the tree has changed while it was tested")
         if not outcome.is_unfinished:
             record.end(name, outcome.passed if not outcome.failures else None)
         total.add(Outcome(outcome.passed, [f"{name}: {failure}" for failure in outcome.failures],

@@ -11,6 +11,7 @@ Writes build/tuner/accuracy.json and the section time-to-accuracy of docs/tuner.
 import argparse
 import io
 import json
+import os
 import pathlib
 import shutil
 import statistics
@@ -123,7 +124,7 @@ def cell(row):
 def markdown(result):
     names = [name for name in LINKS if name in result["links"]]
     lines = [f"Written by `tools/time_to_accuracy.py`: {result['nodes']} nodes, one process each, on one "
-             f"machine of two cores; seconds to {100 * result['target']:.2f} % (half a point below raw "
+             f"machine of {os.cpu_count()} cores; seconds to {100 * result['target']:.2f} % (half a point below raw "
              f"after {result['steps']} steps, seed {result['seed']}).", "",
              "| recipe | " + " | ".join(names) + " |", "|---|" + "---|" * len(names)]
     for label in result["links"][names[0]]:

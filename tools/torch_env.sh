@@ -15,8 +15,9 @@ python=${PYTHON:-/usr/bin/python3}
 wanted="torch==$version numpy pytest expecttest psutil zstandard sympy networkx jinja2 fsspec filelock \
   typing_extensions setuptools"
 
-if [ ! -x "$folder/bin/python" ]; then
-  "$python" -m venv "$folder" >&2 || {
+# pip comes last: without it the environment is half made.
+if [ ! -x "$folder/bin/pip" ]; then
+  "$python" -m venv --clear "$folder" >&2 || {
     echo "No environment at $folder: install python3-venv." >&2
     exit 1
   }

@@ -24,6 +24,8 @@ REPORT = """<testsuite>
 <testcase name="guest_test" status="notrun"><skipped message="77"/></testcase>
 <testcase name="bad_test" status="fail"><system-out>[  FAILED  ] Bad.Luck (0 ms)
 </system-out></testcase>
+<testcase name="renamed_test" status="run"><system-out>[==========] Running 0 tests from 0 test suites.
+</system-out></testcase>
 <testcase name="script_test" status="run"><system-out>fine</system-out></testcase>
 </testsuite>"""
 
@@ -69,7 +71,7 @@ class Report(unittest.TestCase):
             path.write_text(REPORT, encoding="utf-8")
             outcome = run_tests.read_junit(path)
         self.assertEqual(outcome.passed, 4)
-        self.assertEqual(outcome.failures, ["bad_test: Bad.Luck"])
+        self.assertEqual(outcome.failures, ["bad_test: Bad.Luck", "renamed_test: its filter fits no test"])
         self.assertEqual(outcome.skipped, ["Disk.Fills", "guest_test"])
         self.assertEqual(outcome.passed_tests, {"sums_test": 2, "script_test": 1})
 
@@ -106,16 +108,28 @@ class GoingOn(unittest.TestCase):
         second.spend("asan", 30.4)
         second.end("asan", 12)
         self.assertEqual(self.record("tree", True).ended(),
-                         {"asan": {"cases": 12, "seconds": 90}})
+                         {"asan": {"cases": 12, "failed_before": [], "seconds": 90}})
         third = self.record("tree", True)
         third.end("asan", None)
         self.assertEqual(self.record("tree", True).ended(), {})
         self.assertEqual(self.record("another", True).ended(), {})
 
+    def test_what_had_to_be_run_again_is_not_forgotten(self):
+        first = passed_tests.PassedTests(self.path, "tree", True)
+        first.fail("asan", ["join_test: Join.Late"])
+        first.fail("asan", ["join_test: Join.Late"])
+        second = self.record("tree", True)
+        second.fail("asan", [])
+        second.end("asan", 12)
+        self.assertEqual(second.ended()["asan"]["failed_before"], ["join_test: Join.Late"])
+
     def test_the_table_has_every_stage(self):
         run = {"commit": "abc", "date": "2030-01-02", "machine": "M", "cases": 1200, "seconds": 90}
-        self.assertEqual(record_full_run.table(["asan", "tsan"], {"asan": run}).split("\n")[2:],
-                         ["| asan | abc | 2030-01-02 | M | 1,200 | 2 |", "| tsan | not run | | | | |"])
+        runs = {"asan": run, "fuzz": run | {"failed_before": ["a", "b"]}, "lint": run | {"failed_before": []}}
+        begin = "abc | 2030-01-02 | M | 1,200 | 2"
+        self.assertEqual(record_full_run.table(["asan", "fuzz", "lint", "tsan"], runs).split("\n")[2:],
+                         [f"| asan | {begin} | not kept |", f"| fuzz | {begin} | a, b |",
+                          f"| lint | {begin} | nothing |", "| tsan | not run | | | | | |"])
 
     def test_the_digest_changes_with_a_file_that_git_does_not_know_yet(self):
         root = pathlib.Path(self._folder.name)
