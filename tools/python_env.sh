@@ -13,7 +13,8 @@ wanted='numpy pytest ml_dtypes kubernetes-validate==1.37.0 mypy==2.4.1 ruff==0.1
 
 # pip comes last: without it the environment is half made.
 if [ ! -x "$folder/bin/pip" ]; then
-  "$python" -m venv --clear "$folder" >&2 || {
+  if [ -e "$folder/pyvenv.cfg" ]; then rm -rf "$folder"; fi
+  "$python" -m venv "$folder" >&2 || {
     echo "No environment at $folder: install python3-venv." >&2
     exit 1
   }

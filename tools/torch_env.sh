@@ -17,7 +17,8 @@ wanted="torch==$version numpy pytest expecttest psutil zstandard sympy networkx 
 
 # pip comes last: without it the environment is half made.
 if [ ! -x "$folder/bin/pip" ]; then
-  "$python" -m venv --clear "$folder" >&2 || {
+  if [ -e "$folder/pyvenv.cfg" ]; then rm -rf "$folder"; fi
+  "$python" -m venv "$folder" >&2 || {
     echo "No environment at $folder: install python3-venv." >&2
     exit 1
   }
