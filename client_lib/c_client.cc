@@ -4,6 +4,8 @@
 #include <cstdlib>
 #include <string>
 
+#include "base/machine_memory.h"
+#include "client_lib/default_arena.h"
 #include "client_lib/handles.h"
 #include "client_lib/sized_struct.h"
 
@@ -14,7 +16,6 @@ using tern::Status;
 
 namespace {
 
-constexpr std::uint64_t kDefaultArenaBytes = std::uint64_t{1} << 30;
 constexpr std::int64_t kDefaultConnectMs = 5000;
 constexpr std::size_t kMaxJobBytes = 63;
 
@@ -38,7 +39,8 @@ tern_status connect(const tern_connect_options* passed, tern_client** client) {
   given.job = text_or(options.job, "TERN_JOB", "default");
   if (given.job.empty() || given.job.size() > kMaxJobBytes)
     return refuse("job must have 1..63 bytes");
-  given.arena_bytes = options.arena_bytes != 0 ? options.arena_bytes : kDefaultArenaBytes;
+  given.arena_bytes = options.arena_bytes != 0 ? options.arena_bytes
+                                               : default_arena_bytes(tern::machine_memory_bytes());
   given.timeout_ms = options.timeout_ms != 0 ? options.timeout_ms : kDefaultConnectMs;
   auto handle = std::make_unique<tern_client>();
   Result<std::unique_ptr<Client>> connected = Client::connect(given);

@@ -125,7 +125,9 @@ tern_status tern_push_pull_release(tern_push_pull* push_pull) {
   return guarded(*push_pull->owner->owner, [&]() -> tern_status {
     tern_group& group = *push_pull->owner;
     const tern_status pushed = tern_tensor_release(push_pull->push);
+    const std::string detail = tern_error_detail();
     const tern_status pulled = tern_tensor_release(push_pull->pull);
+    if (pushed != TERN_OK) set_error_detail(detail);
     const std::lock_guard lock(group.owner->handles_mutex);
     (void)take_handle(group.push_pulls, push_pull);
     return pushed != TERN_OK ? pushed : pulled;

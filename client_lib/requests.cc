@@ -24,7 +24,17 @@ shm::PacketHeader header_of(std::span<const std::byte> bytes) noexcept {
 bool makes_something(shm::PacketKind answer_kind) noexcept {
   return answer_kind == shm::PacketKind::group_joined ||
          answer_kind == shm::PacketKind::group_split_reply ||
+         answer_kind == shm::PacketKind::tensor_declared ||
          answer_kind == shm::PacketKind::region_created;
+}
+
+// Of a declaration, whose answer does not name it. 0: another question.
+std::uint64_t group_of(std::span<const std::byte> question) noexcept {
+  shm::TensorDeclarePacket declare{};
+  const bool is_one =
+      header_of(question).kind == static_cast<std::uint16_t>(shm::PacketKind::tensor_declare) &&
+      shm::read_packet(question, declare);
+  return is_one ? declare.group : 0;
 }
 
 Errc failure_code(std::int32_t status) noexcept {
@@ -63,7 +73,7 @@ Result<shm::Packet> Requests::call(std::span<std::byte> question, shm::PacketKin
   if (is_sent && answer.error().code == Errc::timeout && makes_something(answer_kind)) {
     // So that memory to owe what it makes is there when the answer comes, which comes but once.
     owed_.reserve(owed_.size() + late_answers_.size() + 1);
-    late_answers_.insert(request);
+    late_answers_.emplace(request, group_of(question));
   }
   if (broken_ != Errc::ok) return broken_error();
   return answer;
@@ -122,9 +132,10 @@ void Requests::take(Result<shm::Packet> packet) {
   }
   if (const auto found = waiting_.find(header.request); found != waiting_.end()) {
     found->second->answer = std::move(*packet);
-  } else if (late_answers_.erase(header.request) != 0) {
+  } else if (const auto late = late_answers_.extract(header.request)) {
     owe_region(*packet);
     owe_group(*packet);
+    owe_tensor(*packet, late.mapped());
     (void)give_back();
   }
 }
@@ -157,6 +168,20 @@ void Requests::owe_group(const shm::Packet& packet) {
       shm::make_packet<shm::GroupLeavePacket>(shm::PacketKind::group_leave, next_request_++);
   leave.group = joined.group;
   owed_.emplace_back(leave);
+}
+
+// The same for a declaration, in that group.
+void Requests::owe_tensor(const shm::Packet& packet, std::uint64_t group) {
+  shm::TensorDeclaredPacket declared{};
+  const bool is_declared = header_of(packet.bytes).kind ==
+                               static_cast<std::uint16_t>(shm::PacketKind::tensor_declared) &&
+                           shm::read_packet(packet.bytes, declared);
+  if (!is_declared) return;
+  auto release =
+      shm::make_packet<shm::TensorReleasePacket>(shm::PacketKind::tensor_release, next_request_++);
+  release.group = group;
+  release.tensor = declared.tensor;
+  owed_.emplace_back(release);
 }
 
 // As far as the socket has room. Whether nothing is left to give back. REQUIRES: mutex_ held.
@@ -222,7 +247,13 @@ void Requests::post_bytes(std::span<std::byte> question) noexcept {
     if (broken_ != Errc::ok) return;
     const std::uint64_t request = next_request_++;
     std::memcpy(question.data() + offsetof(shm::PacketHeader, request), &request, sizeof request);
-    if (give_back()) (void)socket_.send(question);
+    const Status sent = give_back() ? socket_.send(question) : Status(fail(Errc::would_block, {}));
+    shm::TensorReleasePacket release{};
+    const bool is_release =
+        header_of(question).kind == static_cast<std::uint16_t>(shm::PacketKind::tensor_release) &&
+        shm::read_packet(question, release);
+    // Until there is room: the tensor's name would stay taken.
+    if (!sent && sent.error().code == Errc::would_block && is_release) owed_.emplace_back(release);
     // Nobody may ever ask again, and answers nobody takes would fill the daemon's side.
     while (!receiving_) {
       Result<shm::Packet> packet = receive(0);

@@ -10,7 +10,6 @@
 #include <map>
 #include <mutex>
 #include <optional>
-#include <set>
 #include <span>
 #include <variant>
 #include <vector>
@@ -86,6 +85,7 @@ class Requests {
   void post_bytes(std::span<std::byte> question) noexcept;
   void owe_region(const shm::Packet& packet);
   void owe_group(const shm::Packet& packet);
+  void owe_tensor(const shm::Packet& packet, std::uint64_t group);
   bool give_back() noexcept;
   tl::unexpected<Error> lose_answer();
   void break_with(Errc code, const char* text) noexcept;
@@ -98,10 +98,11 @@ class Requests {
   std::uint64_t next_request_ = 1;
   std::map<std::uint64_t, Waiting*> waiting_;
   // Of what makes something, and whose asker has gone: if a group comes about after all, it is left
-  // at once, and a region is given back.
-  std::set<std::uint64_t> late_answers_;
+  // at once, and a tensor or a region is given back. By request; of a declaration the group.
+  std::map<std::uint64_t, std::uint64_t> late_answers_;
   // What says so, until the socket has room for it. There is room for that of all late answers.
-  std::vector<std::variant<shm::RegionPacket, shm::GroupLeavePacket>> owed_;
+  std::vector<std::variant<shm::RegionPacket, shm::GroupLeavePacket, shm::TensorReleasePacket>>
+      owed_;
   bool receiving_ = false;
   Errc broken_ = Errc::ok;
   const char* broken_text_ = "";

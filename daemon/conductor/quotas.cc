@@ -129,7 +129,8 @@ std::string Quotas::hello_problem(const Client& client, std::uint64_t arena_byte
   const std::uint64_t most = max_arena_bytes();
   if (arena_bytes == 0 || arena_bytes > most || arena_of_user + arena_bytes > most) {
     return "an arena of " + std::to_string(arena_bytes) + " bytes beside " +
-           std::to_string(arena_of_user) + " exceeds " + limit("max_arena_bytes", most);
+           std::to_string(arena_of_user) + " exceeds " + limit("max_arena_bytes", most) +
+           ": connect with smaller arena_bytes";
   }
   return mapping_problem(client.credentials.uid, arena_bytes);
 }
@@ -327,7 +328,8 @@ std::string Quotas::memory_problem(std::uint32_t user, std::uint64_t bytes) cons
   const std::uint64_t left = most - std::min(most, taken);
   if (bytes > left) {
     return std::to_string(bytes) + " bytes more beside " + std::to_string(taken) + " exceed " +
-           limit("max_memory_bytes", most) + " of all users and the daemon";
+           limit("max_memory_bytes", most) +
+           " of all users and the daemon: free some of them, or ask for less";
   }
   // As with places, unless the operator lets one user have everything.
   const std::uint64_t mine = memory_of(user);
@@ -335,7 +337,8 @@ std::string Quotas::memory_problem(std::uint32_t user, std::uint64_t bytes) cons
   if (bytes == 0 || leaves_enough || max_arena_bytes() >= most) return "";
   return std::to_string(bytes) + " bytes more beside the " + std::to_string(mine) +
          " that this user has leave " + std::to_string(left - bytes) + " of " +
-         limit("max_memory_bytes", most) + " to others, less than a third as much";
+         limit("max_memory_bytes", most) + " to others, less than a third as much: free some of " +
+         "them, or ask for less";
 }
 
 }  // namespace tern::daemon

@@ -1,20 +1,14 @@
 #include "daemon/service/memory_limit.h"
 
-#include <unistd.h>
-
 #include <algorithm>
 #include <charconv>
 #include <fstream>
 #include <string_view>
 
+#include "base/machine_memory.h"
+
 namespace tern::daemon {
 namespace {
-
-std::uint64_t machine_bytes() {
-  const long pages = ::sysconf(_SC_PHYS_PAGES), page_bytes = ::sysconf(_SC_PAGESIZE);
-  if (pages <= 0 || page_bytes <= 0) return ~std::uint64_t{0};
-  return static_cast<std::uint64_t>(pages) * static_cast<std::uint64_t>(page_bytes);
-}
 
 // The path of the group, "/" for the root; empty where there are no groups of version 2.
 std::string own_group(const std::string& path) {
@@ -29,7 +23,7 @@ std::string own_group(const std::string& path) {
 }  // namespace
 
 std::uint64_t memory_limit_bytes(const MemoryFiles& files) {
-  std::uint64_t least = machine_bytes();
+  std::uint64_t least = machine_memory_bytes();
   std::string group = own_group(files.own_group);
   while (!group.empty()) {
     // "max" is no number, and the root has no file.

@@ -47,8 +47,9 @@ class Client:
         /run/tern/ternd.sock) and starts none.
 
         `job`: label of the job, under which codec state is kept; None: $TERN_JOB, else "default".
-        `arena_bytes`: address space for empty() and for copies of arrays elsewhere; 0: 1 GiB.
-        Copies that find no room there have regions, which are kept for later ones.
+        `arena_bytes`: address space for empty() and for copies of arrays elsewhere; 0: 1 GiB, or
+        a quarter of the machine's memory if that is less. Copies that find no room there have
+        regions, which are kept for later ones.
         `timeout`: seconds for the hand-shake and each request to the daemon; None: 5.
         Raises DaemonAbsentError, PermissionDeniedError, VersionMismatchError, QuotaExceededError.
         """

@@ -4,6 +4,8 @@
 #include <cstring>
 #include <string>
 
+#include "base/machine_memory.h"
+#include "client_lib/default_arena.h"
 #include "tests/client_lib/fixture.h"
 
 namespace tern::testing {
@@ -44,6 +46,16 @@ TEST(Connect, ChecksItsOptions) {
   EXPECT_EQ(connect_to("/x", 0, ""), TERN_ERR_INVALID_ARGUMENT);
 }
 
+TEST(Connect, AsksForAQuarterOfASmallMachine) {
+  using client_lib::default_arena_bytes;
+  constexpr std::uint64_t kMiB = 1 << 20, kGiB = 1 << 30;
+  EXPECT_EQ(default_arena_bytes(~std::uint64_t{0}), kGiB);
+  EXPECT_EQ(default_arena_bytes(4 * kGiB), kGiB);
+  EXPECT_EQ(default_arena_bytes(2 * kGiB), 512 * kMiB);
+  EXPECT_EQ(default_arena_bytes(2 * kGiB - 1), 510 * kMiB);
+  EXPECT_EQ(default_arena_bytes(0), 2 * kMiB);
+}
+
 TEST(Connect, TakesPathAndJobFromTheEnvironment) {
   FakeDaemon daemon;
   ::setenv("TERN_SOCKET", daemon.path().c_str(), 1);
@@ -51,7 +63,8 @@ TEST(Connect, TakesPathAndJobFromTheEnvironment) {
   tern_client* client = nullptr;
   EXPECT_EQ(tern_connect(nullptr, &client), TERN_OK) << tern_error_detail();
   EXPECT_STREQ(daemon.last_hello().job, "from-environment");
-  EXPECT_EQ(daemon.last_hello().arena_bytes, std::uint64_t{1} << 30);
+  EXPECT_EQ(daemon.last_hello().arena_bytes,
+            client_lib::default_arena_bytes(machine_memory_bytes()));
   EXPECT_EQ(tern_disconnect(client), TERN_OK);
   EXPECT_EQ(connect_to(nullptr, 0, "given"), TERN_OK);
   EXPECT_STREQ(daemon.last_hello().job, "given");

@@ -49,7 +49,7 @@ class RequestsTest : public ::testing::Test {
                                                              question.header.request);
     answer.region = region;
     ASSERT_TRUE(daemon.send(shm::packet_bytes(answer)));
-    post_release();  // and takes the answer
+    post_release();  // finds no room either, and takes the answer
   }
   // All but the fillers, up to one of this kind or until there is none. Waits for that kind.
   std::vector<PacketKind> kinds_until(PacketKind last) {
@@ -82,10 +82,50 @@ TEST_F(RequestsTest, WhatIsGivenBackWaitsForRoom) {
   answer_late(17);
   std::thread asks([this] { (void)create_region(-1); });
   EXPECT_EQ(kinds_until(PacketKind::region_create),
-            (std::vector{PacketKind::region_free, PacketKind::region_create}));
+            (std::vector{PacketKind::tensor_release, PacketKind::region_free,
+                         PacketKind::region_create}));
   EXPECT_EQ(freed_region, 17u);
   requests->close(Errc::daemon_lost, "the test is over");
   asks.join();
+}
+
+TEST_F(RequestsTest, ATensorThatIsDeclaredTooLateIsReleased) {
+  auto declare = shm::make_packet<shm::TensorDeclarePacket>(PacketKind::tensor_declare, 0);
+  declare.group = 5;
+  const auto none = requests->ask<shm::TensorDeclaredPacket>(declare, PacketKind::tensor_declared,
+                                                             Deadline::after_ms(0));
+  ASSERT_FALSE(none);
+  ASSERT_EQ(none.error().code, Errc::timeout);
+  shm::TensorDeclarePacket question{};
+  ASSERT_TRUE(shm::read_packet(daemon.receive()->bytes, question));
+  auto answer = shm::make_packet<shm::TensorDeclaredPacket>(PacketKind::tensor_declared,
+                                                            question.header.request);
+  answer.tensor = 99;
+  ASSERT_TRUE(daemon.send(shm::packet_bytes(answer)));
+  std::thread asks([this] { (void)create_region(-1); });  // and takes the answer first
+  shm::TensorReleasePacket released{};
+  const auto next = [this] {
+    for (;;) {
+      if (auto packet = daemon.receive()) return packet->bytes;
+      std::this_thread::yield();
+    }
+  };
+  EXPECT_TRUE(shm::read_packet(next(), released));
+  EXPECT_EQ(released.header.kind, static_cast<std::uint16_t>(PacketKind::tensor_release));
+  EXPECT_EQ(released.group, 5u);
+  EXPECT_EQ(released.tensor, 99u);
+  requests->close(Errc::daemon_lost, "the test is over");
+  asks.join();
+}
+
+TEST_F(RequestsTest, AReleaseThatFindsNoRoomGoesWithTheNextPacket) {
+  fill_socket();
+  post_release();
+  while (daemon.receive()) {
+  }
+  post_release();
+  EXPECT_EQ(kinds_until(PacketKind::tensor_release), (std::vector{PacketKind::tensor_release}));
+  EXPECT_EQ(kinds_until(PacketKind::tensor_release), (std::vector{PacketKind::tensor_release}));
 }
 
 TEST_F(RequestsTest, AQuestionThatWasNotSentHasNoLateAnswer) {
@@ -111,6 +151,7 @@ TEST_F(RequestsTest, WhatIsGivenBackGoesWithTheNextPacket) {
   while (daemon.receive()) {
   }
   post_release();
+  EXPECT_EQ(kinds_until(PacketKind::tensor_release), (std::vector{PacketKind::tensor_release}));
   EXPECT_EQ(kinds_until(PacketKind::tensor_release),
             (std::vector{PacketKind::region_free, PacketKind::tensor_release}));
 }

@@ -40,9 +40,10 @@ typedef struct {
   const char* job;         /* label of the job, 1..63 letters (a-z, A-Z), digits and ._-:@+=/;
                               NULL: $TERN_JOB, else "default".
                               Codec state is kept per user, job and tensor name. */
-  uint64_t arena_bytes;    /* address space for tern_alloc and copies; 0: 1 GiB. What is given out
-                              takes memory, which the process's control group pays for. Counts
-                              against the user's quota. A copy that finds no room has a region. */
+  uint64_t arena_bytes;    /* address space for tern_alloc and copies; 0: 1 GiB, or a quarter of the
+                              machine's memory if that is less. What is given out takes memory,
+                              which the process's control group pays for. Counts against the
+                              user's quota. A copy that finds no room has a region. */
   int64_t timeout_ms; /* for the whole hand-shake, and for every later request to the daemon that
                          has no timeout of its own (mint, leave, declare, ...); 0: 5000 */
 } tern_connect_options;

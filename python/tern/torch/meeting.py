@@ -31,7 +31,8 @@ _clients: weakref.WeakValueDictionary[int, Client] = weakref.WeakValueDictionary
 def shared_client() -> Client:
     """This process's connection to its daemon, which ends with the last group that uses it.
 
-    $TERN_ARENA_BYTES is the address space for tensors in flight, in bytes (0 or none: 1 GiB).
+    $TERN_ARENA_BYTES is the address space for tensors in flight, in bytes (0 or none: 1 GiB, or a
+    quarter of the machine's memory if that is less).
     Raises ValueError if it is no number.
     """
     with _lock:
@@ -47,7 +48,7 @@ def _arena_bytes() -> int:
     said = os.environ.get("TERN_ARENA_BYTES") or "0"
     if not (said.isascii() and said.isdigit()):
         raise ValueError(f"TERN_ARENA_BYTES={said!r} is no number of bytes: write it in digits "
-                         "alone, 4294967296 for 4 GiB, or 0 for the default of 1 GiB")
+                         "alone, 4294967296 for 4 GiB, or 0 for the default")
     return int(said)
 
 
