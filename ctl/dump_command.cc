@@ -1,19 +1,24 @@
 #include "ctl/dump_command.h"
 
+#include <fcntl.h>
 #include <fmt/format.h>
+#include <sys/stat.h>
 #include <sys/utsname.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <array>
 #include <cstdio>
 #include <ctime>
 #include <filesystem>
-#include <fstream>
-#include <iterator>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <optional>
+#include <string>
+#include <utility>
 #include <vector>
 
+#include "base/fd.h"
 #include "counters/counters_file.h"
 #include "ctl/archive.h"
 #include "ctl/counters_command.h"
@@ -34,7 +39,8 @@ constexpr std::size_t kMaxFlights = 8;
 constexpr std::uintmax_t kMaxFlightBytes = 1 << 20;
 // Where the daemon does not hand out its log. A constant: nothing of anybody's gets into the shell.
 constexpr const char* kJournal =
-    "timeout 10 journalctl --unit=ternd --lines=500 --no-pager --output=short-iso 2>&1";
+    "timeout 10 journalctl --unit=ternd --unit='ternd@*' --lines=500 --no-pager --output=short-iso "
+    "2>&1";
 
 // The members, and what could not be had.
 class Dump {
@@ -102,6 +108,25 @@ void add_log(const Session& session, Dump& dump) {
   dump.add("log", "From the journal:\n" + text);
 }
 
+// Nothing if it is no flight record. Who owns the directory is not who asks: a link that lies there
+// would have any file go into the archive.
+std::optional<std::string> read_flight(const fs::path& path) {
+  const Fd file(::open(path.c_str(), O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC));
+  struct stat info {};
+  const bool is_record = file && ::fstat(file.get(), &info) == 0 && S_ISREG(info.st_mode) &&
+                         info.st_nlink == 1 &&
+                         static_cast<std::uintmax_t>(info.st_size) <= kMaxFlightBytes;
+  if (!is_record) return std::nullopt;
+  std::string text(static_cast<std::size_t>(info.st_size), '\0');
+  std::size_t done = 0;
+  while (done < text.size()) {
+    const ssize_t count = ::read(file.get(), text.data() + done, text.size() - done);
+    if (count <= 0) return std::nullopt;
+    done += static_cast<std::size_t>(count);
+  }
+  return text;
+}
+
 // The newest ones; they hold names, sizes and times of operations.
 void add_flights(const std::vector<std::string>& directories, Dump& dump) {
   std::vector<fs::directory_entry> found;
@@ -110,9 +135,8 @@ void add_flights(const std::vector<std::string>& directories, Dump& dump) {
     for (const auto& entry : fs::directory_iterator(directory, error)) {
       const std::string name = entry.path().filename();
       std::error_code of_entry;
-      if (name.starts_with("flight-") && name.size() < 60 && entry.is_regular_file(of_entry)) {
-        found.push_back(entry);
-      }
+      const bool is_file = entry.symlink_status(of_entry).type() == fs::file_type::regular;
+      if (name.starts_with("flight-") && name.size() < 60 && is_file) found.push_back(entry);
     }
     if (error) dump.miss("flight records", directory + ": " + error.message());
   }
@@ -121,14 +145,12 @@ void add_flights(const std::vector<std::string>& directories, Dump& dump) {
     return a.last_write_time(ignored) > b.last_write_time(ignored);
   });
   for (std::size_t i = 0; i < std::min(found.size(), kMaxFlights); ++i) {
-    std::ifstream file(found[i].path());
-    std::error_code ignored;
-    if (!file || found[i].file_size(ignored) > kMaxFlightBytes) {
-      dump.miss(found[i].path(), "cannot be read, or is too large");
+    auto text = read_flight(found[i].path());
+    if (!text) {
+      dump.miss(found[i].path(), "cannot be read, is too large, or is not a file of its own");
       continue;
     }
-    dump.add("flights/" + found[i].path().filename().string(),
-             {std::istreambuf_iterator<char>(file), {}});
+    dump.add("flights/" + found[i].path().filename().string(), *std::move(text));
   }
 }
 

@@ -3,10 +3,12 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <cerrno>
 #include <chrono>
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
+#include <cstring>
 #include <exception>
 #include <functional>
 #include <initializer_list>
@@ -44,7 +46,9 @@ struct Request {
   Session session;
   std::string verb;
   std::string argument;
-  double watch_s = 0;  // 0: once
+  bool has_argument = false;
+  double watch_s = 0;       // 0: once
+  bool is_question = true;  // asked again it changes nothing, and comes to an end by itself
   double patience_s = 60;
   std::string counters_file;  // empty: the daemon is asked
   std::string output;
@@ -72,7 +76,7 @@ void print(const Request& request, const Verb& verb, const json& result) {
 
 Result<json> ask(const Request& request, std::string_view verb) {
   json args = json::object();
-  if (const Verb* const asked = find_verb(verb); asked != nullptr && !request.argument.empty()) {
+  if (const Verb* const asked = find_verb(verb); asked != nullptr && request.has_argument) {
     args[std::string(asked->argument.name)] = request.argument;
   }
   return request.session.ask(verb, args);
@@ -163,11 +167,18 @@ ExitCode show_counters(const Request& request) {
   return ExitCode::ok;
 }
 
+// Whether all that was printed has gone out; else it is said why not.
+bool is_written() {
+  if (std::fflush(stdout) == 0 && std::ferror(stdout) == 0) return true;
+  fmt::print(stderr, "ternctl: the output cannot be written: {}\n", std::strerror(errno));
+  return false;
+}
+
 ExitCode run(const Request& request) {
   while (true) {
     const bool health = request.verb == kHealth;
     const ExitCode code = request.run ? request.run(request) : show_answer(request);
-    if (std::ferror(stdout) != 0) return ExitCode::failed;
+    if (!is_written()) return ExitCode::failed;
     // Watching for health is watching for the fault to come and go.
     if (request.watch_s <= 0 || (code != ExitCode::ok && !health)) return code;
     std::this_thread::sleep_for(std::chrono::duration<double>(request.watch_s));
@@ -191,6 +202,12 @@ void set_run(Request& request, std::string_view verb, ExitCode (*run)(const Requ
   request.run = run;
 }
 
+// Of a verb that changes something, or that goes on until it is ended.
+void set_act(Request& request, std::string_view verb, ExitCode (*run)(const Request&)) {
+  set_run(request, verb, run);
+  request.is_question = false;
+}
+
 void add_top(CLI::App& app, Request& request) {
   CLI::App* const top =
       app.add_subcommand("top", "What jobs, tensors, peers and lanes do at present, as rates");
@@ -209,7 +226,7 @@ void add_top(CLI::App& app, Request& request) {
   top->add_flag("--once", request.once, "As --batch 1");
   top->callback([&request] {
     if (request.once) request.top.batch = 1;
-    set_run(request, "top",
+    set_act(request, "top",
             [](const Request& asked) { return show_top(asked.session, asked.top); });
   });
 }
@@ -220,7 +237,7 @@ void add_trace(CLI::App& app, Request& request) {
   trace->require_subcommand(1)->fallthrough();
   trace->add_subcommand("start", "Begins to record; the newest events of each lane are kept")
       ->callback([&request] {
-        set_run(request, "trace", [](const Request& asked) { return start_trace(asked.session); });
+        set_act(request, "trace", [](const Request& asked) { return start_trace(asked.session); });
       });
   trace->add_subcommand("status", "Whether a trace is being recorded")->callback([&request] {
     set_run(request, "trace",
@@ -231,7 +248,7 @@ void add_trace(CLI::App& app, Request& request) {
       ->type_name("FILE")
       ->default_str(std::string(kTraceFile));
   stop->callback([&request] {
-    set_run(request, "trace", [](const Request& asked) {
+    set_act(request, "trace", [](const Request& asked) {
       return stop_trace(asked.session,
                         asked.output.empty() ? std::string(kTraceFile) : asked.output);
     });
@@ -245,7 +262,7 @@ void add_trace(CLI::App& app, Request& request) {
       ->required()
       ->type_name("FILE");
   merge->callback([&request] {
-    set_run(request, "trace",
+    set_act(request, "trace",
             [](const Request& asked) { return merge_trace_files(asked.traces, asked.output); });
   });
 }
@@ -257,7 +274,7 @@ void add_dump(CLI::App& app, Request& request) {
                    "File to write, else tern-dump-HOST-TIME.tar.gz here")
       ->type_name("FILE");
   dump->callback([&request] {
-    set_run(request, "dump",
+    set_act(request, "dump",
             [](const Request& asked) { return write_dump(asked.session, asked.output); });
   });
 }
@@ -282,8 +299,9 @@ void add_drain(CLI::App& app, Request& request) {
       ->excludes(cancel, status);
   status->excludes(cancel);
   command->callback([&request] {
-    set_run(request, "drain",
+    set_act(request, "drain",
             [](const Request& asked) { return drain(asked.session, asked.drain); });
+    request.is_question = request.drain.status;
   });
 }
 
@@ -322,11 +340,16 @@ int main_of(int argc, char** argv) {
     CLI::App* const command = app.add_subcommand(std::string(verb.name), std::string(verb.help));
     command->callback([&request, &verb] { request.verb = verb.name; });
     if (verb.argument.name.empty()) continue;
-    command
-        ->add_option(std::string(verb.argument.name), request.argument,
-                     std::string(verb.argument.help))
-        ->type_name(std::string(verb.argument.placeholder))
-        ->required(verb.argument.required);
+    const CLI::Option* const argument =
+        command
+            ->add_option(std::string(verb.argument.name), request.argument,
+                         std::string(verb.argument.help))
+            ->type_name(std::string(verb.argument.placeholder))
+            ->required(verb.argument.required);
+    command->callback([&request, &verb, argument] {
+      request.verb = verb.name;
+      request.has_argument = argument->count() > 0;  // an empty one too
+    });
   }
   app.get_subcommand(std::string(kCounters))
       ->add_option("--file", request.counters_file,
@@ -362,11 +385,17 @@ int main_of(int argc, char** argv) {
     const auto made = pki_action();
     if (!made) return static_cast<int>(explain(made.error()));
     fmt::print("{}", *made);
-    return static_cast<int>(ExitCode::ok);
+    return static_cast<int>(is_written() ? ExitCode::ok : ExitCode::failed);
   }
   if (request.verb.empty()) {
     std::fputs("ternctl: say what to show, for example `ternctl status`; --help lists all\n",
                stderr);
+    return static_cast<int>(ExitCode::usage);
+  }
+  if (request.watch_s > 0 && !request.is_question) {
+    fmt::print(stderr,
+               "ternctl: --watch asks again and again, and `{}` is more than a question{}\n",
+               request.verb, request.verb == "top" ? "; it has --interval" : "");
     return static_cast<int>(ExitCode::usage);
   }
   return static_cast<int>(run(request));

@@ -38,36 +38,65 @@ TopCell bytes_cell(double per_s) { return {human_bytes(per_s), per_s, false}; }
 // Of a time: "37%".
 TopCell share_cell(double share) { return {fmt::format("{:.0f}%", 100 * share), share, false}; }
 
-// Numbers that only grow, summed under a name in both samples; what began anew counts from zero.
+// By how much numbers have grown that only grow, from one sample to the next: of all rows that are
+// counted under a name together. A row that was not there before, or that began anew, has grown
+// from zero; one that is gone has not grown.
 class Growth {
  public:
-  using Totals = std::map<std::string, double, std::less<>>;
-
-  void add_before(const std::string& name, const json& row) { add(before_[name], row); }
-  void add_now(const std::string& name, const json& row) { add(now_[name], row); }
+  // `row_name` tells the rows under a name apart.
+  void add_before(const std::string& name, const std::string& row_name, const json& row) {
+    before_[name][row_name] = totals_of(row);
+  }
+  void add_now(const std::string& name, const std::string& row_name, const json& row) {
+    now_[name][row_name] = totals_of(row);
+  }
 
   double of(const std::string& name, std::string_view key) const {
-    const double last = at(before_, name, key), present = at(now_, name, key);
-    return present >= last ? present - last : present;
+    const auto rows = now_.find(name);
+    if (rows == now_.end()) return 0;
+    double grown = 0;
+    for (const auto& [row_name, totals] : rows->second) {
+      const double present = at(totals, key), last = at_last(name, row_name, key);
+      grown += present >= last ? present - last : present;
+    }
+    return grown;
   }
 
  private:
-  static void add(Totals& totals, const json& row) {
-    if (!row.is_object()) return;
+  using Totals = std::map<std::string, double, std::less<>>;
+  using Rows = std::map<std::string, Totals, std::less<>>;
+
+  static Totals totals_of(const json& row) {
+    Totals totals;
+    if (!row.is_object()) return totals;
     for (const auto& [key, value] : row.items()) {
-      if (value.is_number()) totals[key] += value.get<double>();
+      if (value.is_number()) totals[key] = value.get<double>();
     }
+    return totals;
   }
-  static double at(const std::map<std::string, Totals, std::less<>>& all, const std::string& name,
-                   std::string_view key) {
-    const auto found = all.find(name);
-    if (found == all.end()) return 0;
-    const auto value = found->second.find(key);
-    return value == found->second.end() ? 0 : value->second;
+  static double at(const Totals& totals, std::string_view key) {
+    const auto value = totals.find(key);
+    return value == totals.end() ? 0 : value->second;
+  }
+  double at_last(const std::string& name, const std::string& row_name, std::string_view key) const {
+    const auto rows = before_.find(name);
+    if (rows == before_.end()) return 0;
+    const auto totals = rows->second.find(row_name);
+    return totals == rows->second.end() ? 0 : at(totals->second, key);
   }
 
-  std::map<std::string, Totals, std::less<>> before_, now_;
+  std::map<std::string, Rows, std::less<>> before_, now_;
 };
+
+std::string group_name(const json& group) {
+  return text_field(group, "uid") + "/" + text_field(group, "number");
+}
+
+// An epoch that failed and its successor have tensors of the same names, and are different groups.
+std::string tensor_name(const json& tensor) {
+  return text_field(tensor, "group") + "/" + text_field(tensor, "group_number") + "/" +
+         text_field(tensor, "name");
+}
 
 double seconds_between(const TopSample& before, const TopSample& now) {
   return std::max(1e-3, now.at_s - before.at_s);
@@ -120,10 +149,10 @@ std::vector<std::vector<TopCell>> job_rows(const TopSample& before, const TopSam
     std::map<std::string, std::string> job_of;
     for (const json& group : rows_of(sample.groups)) {
       job_of[text_field(group, "uid")] = text_field(group, "job");
-      (growth.*add)(text_field(group, "job"), group);
+      (growth.*add)(text_field(group, "job"), group_name(group), group);
     }
     for (const json& tensor : rows_of(sample.tensors)) {
-      (growth.*add)(job_of[text_field(tensor, "group")], tensor);
+      (growth.*add)(job_of[text_field(tensor, "group")], tensor_name(tensor), tensor);
     }
   };
   add_sample(before, &Growth::add_before);
@@ -159,16 +188,15 @@ constexpr auto kTensorColumns =
            std::array{TopColumn{"residual", "RESIDUAL"}, TopColumn{"recipe", "RECIPE", kLeft}});
 
 std::vector<std::vector<TopCell>> tensor_rows(const TopSample& before, const TopSample& now) {
-  const auto name_of = [](const json& tensor) {
-    return text_field(tensor, "group") + "/" + text_field(tensor, "name");
-  };
   Growth growth;
-  for (const json& tensor : rows_of(before.tensors)) growth.add_before(name_of(tensor), tensor);
-  for (const json& tensor : rows_of(now.tensors)) growth.add_now(name_of(tensor), tensor);
+  for (const json& tensor : rows_of(before.tensors)) {
+    growth.add_before(tensor_name(tensor), "", tensor);
+  }
+  for (const json& tensor : rows_of(now.tensors)) growth.add_now(tensor_name(tensor), "", tensor);
   std::vector<std::vector<TopCell>> rows;
   const double seconds = seconds_between(before, now);
   for (const json& tensor : rows_of(now.tensors)) {
-    const std::string name = name_of(tensor);
+    const std::string name = tensor_name(tensor);
     std::vector<TopCell> cells{field_cell(tensor, "name"), field_cell(tensor, "group"),
                                rate_cell(growth.of(name, "ops") / seconds)};
     add_traffic(cells, growth, name, seconds);
@@ -200,8 +228,8 @@ std::vector<std::vector<TopCell>> peer_rows(const TopSample& before, const TopSa
            text_field(peer, "lane");
   };
   Growth growth;
-  for (const json& peer : rows_of(before.peers)) growth.add_before(name_of(peer), peer);
-  for (const json& peer : rows_of(now.peers)) growth.add_now(name_of(peer), peer);
+  for (const json& peer : rows_of(before.peers)) growth.add_before(name_of(peer), "", peer);
+  for (const json& peer : rows_of(now.peers)) growth.add_now(name_of(peer), "", peer);
   std::vector<std::vector<TopCell>> rows;
   const double seconds = seconds_between(before, now);
   for (const json& peer : rows_of(now.peers)) {
@@ -283,8 +311,8 @@ std::vector<std::vector<TopCell>> lane_rows(const TopSample& before, const TopSa
     const std::string name = std::to_string(lane);
     Growth growth;
     const json present = lane_of(now.counters, lane);
-    growth.add_before(name, lane_of(before.counters, lane));
-    growth.add_now(name, present);
+    growth.add_before(name, "", lane_of(before.counters, lane));
+    growth.add_now(name, "", present);
     const auto per_s = [&](std::string_view key) { return growth.of(name, key) / seconds; };
     const double longest_s = 1e-9 * number_at(present, "lane_longest_turn_ns");
     rows.push_back({text_cell(name),

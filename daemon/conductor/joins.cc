@@ -117,7 +117,8 @@ bool Joins::add(const Client& client, const JoinRequest& request) {
     timeout = ns_of_ms(static_cast<std::uint64_t>(request.packet.timeout_ms));
   }
   timeout = std::min(timeout, settings_.ops.join_timeout_max_ns);
-  joining.deadline_ns = outlets_.clock.now_ns() + timeout;
+  joining.since_ns = outlets_.clock.now_ns();
+  joining.deadline_ns = joining.since_ns + timeout;
   joining.message = message_of(request, joining.nonce);
   if (request.split) joining.split = request.split->terms;
   ++outlets_.counters->joins;

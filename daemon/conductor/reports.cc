@@ -255,9 +255,11 @@ std::size_t Reports::peer_count(const Scope& scope) const {
 }
 
 // Of ranks that wait for their group.
-nlohmann::json Reports::joining_row(const std::string& uid, const JoinSet& set) {
+nlohmann::json Reports::joining_row(const std::string& uid, const JoinSet& set) const {
   nlohmann::json ranks = nlohmann::json::array();
   for (const auto& [rank, joining] : set.ranks) ranks.push_back(rank);
+  const std::uint64_t now = of_.outlets.clock.now_ns();
+  const std::uint64_t waits_ns = now - std::min(now, set.since_ns());
   return {{"number", 0},
           {"uid", uid.substr(0, 8)},
           {"job", ""},
@@ -273,7 +275,7 @@ nlohmann::json Reports::joining_row(const std::string& uid, const JoinSet& set) 
            nlohmann::json::array({{{"tensor", "the group"},
                                    {"op", "join"},
                                    {"ranks", set.missing.value_or(std::vector<std::uint32_t>())},
-                                   {"seconds", 0}}})},
+                                   {"seconds", static_cast<double>(waits_ns) / 1e9}}})},
           {"error", ""}};
 }
 

@@ -60,7 +60,7 @@ class Reports {
   const wire::NodeId& self() const { return of_.outlets.post.self(); }
 
  private:
-  static nlohmann::json joining_row(const std::string& uid, const JoinSet& set);
+  nlohmann::json joining_row(const std::string& uid, const JoinSet& set) const;
   nlohmann::json group_row(const MemberGroup& group) const;
   nlohmann::json waiting_rows(const MemberGroup& group) const;
   nlohmann::json tensor_row(const MemberGroup& group, const TensorState& state) const;

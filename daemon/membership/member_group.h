@@ -40,6 +40,7 @@ struct JoiningRank {
   std::uint64_t request = 0;
   std::uint32_t rank = 0;
   std::string nonce;
+  std::uint64_t since_ns = 0;
   std::uint64_t deadline_ns = 0;
   bool challenged = false;          // the coordinator knows the group, and has been sent a proof
   bool late = false;                // its time has run out, and it has been withdrawn
@@ -60,6 +61,13 @@ struct JoinSet {
   bool waits(std::uint32_t rank, const std::string& nonce) const {
     const auto found = ranks.find(rank);
     return found != ranks.end() && found->second.nonce == nonce;
+  }
+
+  // When the first of those that wait came.
+  std::uint64_t since_ns() const {
+    std::uint64_t first = ~std::uint64_t{0};
+    for (const auto& [number, joining] : ranks) first = std::min(first, joining.since_ns);
+    return first;
   }
 
   std::vector<std::uint32_t> users() const {

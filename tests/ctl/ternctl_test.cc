@@ -9,6 +9,7 @@
 #include <atomic>
 #include <boost/asio/io_context.hpp>
 #include <filesystem>
+#include <fstream>
 #include <functional>
 #include <nlohmann/json.hpp>
 #include <thread>
@@ -24,6 +25,7 @@ namespace {
 
 using nlohmann::json;
 using ::testing::HasSubstr;
+using ::testing::Not;
 
 class FakeDaemon final : public daemon::ControlVerbs {
  public:
@@ -31,12 +33,14 @@ class FakeDaemon final : public daemon::ControlVerbs {
                       const daemon::Credentials&) override {
     ++calls;
     EXPECT_TRUE(args.is_object());
+    last_args = args;
     if (!answer) return fail(Errc::unsupported, "unknown verb");
     return answer(verb);
   }
 
   std::function<Result<json>(std::string_view)> answer;
   std::atomic<int> calls{0};
+  json last_args;  // read between two calls
 };
 
 class TernctlTest : public ::testing::Test {
@@ -189,6 +193,57 @@ TEST_F(TernctlTest, WatchAsksUntilTheDaemonIsGone) {
   EXPECT_EQ(result.exit_code, 1);
   EXPECT_EQ(result.out, "{\"call\":1}\n{\"call\":2}\n{\"call\":3}\n");
   EXPECT_THAT(result.err, HasSubstr("shutting_down"));
+}
+
+TEST_F(TernctlTest, OnlyQuestionsAreWatched) {
+  serve([](std::string_view) -> Result<json> { return json{{"draining", false}}; });
+  for (const std::vector<std::string>& words : std::vector<std::vector<std::string>>{
+           {"top"}, {"drain"}, {"drain", "--no-wait"}, {"dump"}, {"trace", "start"}}) {
+    std::vector<std::string> arguments{"--watch", "0.01"};
+    arguments.insert(arguments.end(), words.begin(), words.end());
+    const auto result = ternctl(arguments);
+    EXPECT_EQ(result.exit_code, 2) << words.front();
+    EXPECT_THAT(result.err, HasSubstr("more than a question")) << words.front();
+  }
+  EXPECT_EQ(daemon_.calls, 0);
+}
+
+TEST_F(TernctlTest, AnEmptyArgumentIsAnArgument) {
+  serve([](std::string_view) -> Result<json> { return json{{"text", ""}}; });
+  EXPECT_EQ(ternctl({"policy"}).exit_code, 0);
+  EXPECT_EQ(daemon_.last_args, json::object());
+  EXPECT_EQ(ternctl({"policy", ""}).exit_code, 0);
+  EXPECT_EQ(daemon_.last_args.size(), 1u) << "it takes the rules away";
+}
+
+TEST_F(TernctlTest, WhatCannotBeWrittenIsAnError) {
+  const std::string line = std::string("'") + TERN_TERNCTL + "' doctor >/dev/full";
+  const auto result = run_program("/bin/sh", {"-c", line});
+  EXPECT_EQ(result.exit_code, 1);
+  EXPECT_THAT(result.err, HasSubstr("the output cannot be written: No space left on device"));
+}
+
+// Who owns the directory of flight records need not be who asks for the archive.
+TEST_F(TernctlTest, ADumpFollowsNoLinks) {
+  const std::string flights = directory_ + "/flights", secret = directory_ + "/secret";
+  std::filesystem::create_directory(flights);
+  std::ofstream(secret) << "secret";
+  std::ofstream(flights + "/flight-01234567-1.json") << "{}";
+  std::filesystem::create_symlink(secret, flights + "/flight-01234567-2.json");
+  std::filesystem::create_hard_link(secret, flights + "/flight-01234567-3.json");
+  serve([&](std::string_view verb) -> Result<json> {
+    if (verb == "host") return json{{"flight_directory", flights}};
+    if (verb == "log") return json::array();
+    return json::object();
+  });
+  const std::string archive = directory_ + "/dump.tar.gz";
+  const auto result = ternctl({"dump", "--output", archive});
+  EXPECT_EQ(result.exit_code, 0) << result.err;
+  const auto listed = run_program("/bin/tar", {"--list", "--file", archive});
+  EXPECT_THAT(listed.out, HasSubstr("flight-01234567-1.json"));
+  EXPECT_THAT(listed.out, Not(HasSubstr("flight-01234567-2.json")));
+  EXPECT_THAT(listed.out, Not(HasSubstr("flight-01234567-3.json")));
+  for (const std::string& path : {flights, secret, archive}) std::filesystem::remove_all(path);
 }
 
 // As where systemd listens for the daemon's sockets.

@@ -170,6 +170,36 @@ TEST(Top, CountsFromZeroWhatBeganAnew) {
   EXPECT_EQ(rows["rows"][0]["ratio"], 4.0);
 }
 
+TEST(Top, AGroupThatLeavesAddsNothingToItsJob) {
+  TopSample first = before(), later = now();
+  first.groups.push_back({{"uid", "cc"}, {"job", "resnet"}, {"ops_completed", 1'000'000}});
+  first.tensors.push_back(tensor({"cc", "w", 9, 4e9, 1e9, 10, 30}));
+  const TopView& view = *find_top_view("jobs");
+  const json rows = top_json(view, {first, later},
+                             top_rows(view, {first, later}, {*column_of(view, "job")}))["rows"];
+  ASSERT_EQ(rows.size(), 2u);
+  EXPECT_EQ(rows[1]["job"], "resnet");
+  EXPECT_EQ(rows[1]["ops_s"], 10.0);
+  EXPECT_EQ(rows[1]["sent_s"], 1e6);
+}
+
+TEST(Top, AnEpochAndItsSuccessorAreTwoRows) {
+  TopSample first = before(), later = now();
+  first.tensors = later.tensors = json::array();
+  json failed = tensor({"aa", "w", 100, 4e6, 1e6, 10, 30});
+  failed["group_number"] = 1;
+  json successor = tensor({"aa", "w", 8, 4e4, 1e4, 1, 3});
+  successor["group_number"] = 2;
+  first.tensors = {failed};
+  later.tensors = {failed, successor};
+  const TopView& view = *find_top_view("tensors");
+  const json rows = top_json(view, {first, later},
+                             top_rows(view, {first, later}, {*column_of(view, "ops_s")}))["rows"];
+  ASSERT_EQ(rows.size(), 2u);
+  EXPECT_EQ(rows[0]["ops_s"], 4.0);
+  EXPECT_EQ(rows[1]["ops_s"], 0.0);
+}
+
 TEST(Top, IsNotConfusedByAnotherVersionsAnswers) {
   TopSample odd;
   odd.at_s = 12;

@@ -1,5 +1,8 @@
 #include "daemon/conductor/reports.h"
 
+#include <algorithm>
+#include <cstring>
+
 #include "daemon/conductor/device_reports.h"
 #include "part_rig.h"
 #include "tests/daemon/control/all_rows.h"
@@ -100,6 +103,29 @@ TEST_F(ReportsTest, AGroupSaysHowFarItIs) {
   EXPECT_EQ(reports_.groups(all_)[0]["state"], "failed");
   EXPECT_EQ(reports_.groups(all_)[0]["error"],
             std::string(errc_name(Errc::peer_lost)) + ": a peer was lost");
+}
+
+TEST_F(ReportsTest, AJoinSaysForHowLongItsFirstRankHasWaited) {
+  const GroupId id = *mint_group_id("here", 7000);
+  const auto join = [&](std::uint64_t client, std::int32_t rank) {
+    auto packet = shm::make_packet<shm::GroupJoinPacket>(shm::PacketKind::group_join, 40 + client);
+    const std::string text = format_group_id(id);
+    std::memcpy(packet.id, text.c_str(), text.size() + 1);
+    packet.rank = rank;
+    packet.size = 4;
+    JoinRequest request;
+    ASSERT_TRUE(joins_.read(packet, request));
+    ASSERT_TRUE(joins_.add(*clients_.find(client), request));
+  };
+  join(1, 3);
+  clock_.advance_ns(kSecond);
+  join(2, 0);
+  clock_.advance_ns(kSecond / 2);
+  const auto rows = reports_.groups(all_);
+  const auto row = std::find_if(rows.begin(), rows.end(),
+                                [](const nlohmann::json& one) { return one["number"] == 0; });
+  ASSERT_NE(row, rows.end());
+  EXPECT_EQ((*row)["waiting"][0]["seconds"], 1.5);
 }
 
 // Of two lanes each has the large op, and one of the small ones.
