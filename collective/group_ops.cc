@@ -135,11 +135,16 @@ GroupOps::SubmitResult GroupOps::on_submit(const Submission& submission, OpId& i
   }
   if (id == kNoSlot || ops_[id].submitted == 0) {
     if (counts_.in_flight >= shape_.max_ops_in_flight) return SubmitResult::too_many;
-    if (id == kNoSlot) id = ops_.create(key);
+    const bool is_new = id == kNoSlot;
+    if (is_new) id = ops_.create(key);
     if (id == kNoSlot) return SubmitResult::too_many;
     ++counts_.in_flight;
     ops_[id].first_submit_ns = submission.now_ns;
     ops_[id].priority = submission.priority;
+    if (is_new && ops_.was_refused(key)) {
+      describe(ops_[id], submission.body, shape_);
+      fail(id, {Errc::would_block, kNoRank, kTooManyFailures});
+    }
   }
   Op& op = ops_[id];
   op.submitted |= bit(submission.local_rank);
@@ -185,7 +190,12 @@ bool GroupOps::on_announce(std::uint32_t node, const OpKey& key, const wire::Ann
   if (id == kNoSlot) {
     if (ops_.superseded(key) || ended()) return true;
     id = ops_.create(key);
-    if (id == kNoSlot) return false;  // more ops in flight than this node may have
+    if (id == kNoSlot) {
+      // More ops in flight than this node may have. But failures that its own ranks have not come
+      // to are no peer's fault.
+      ops_.refuse(key);
+      return ops_.remembered() != 0;
+    }
   }
   Op& op = ops_[id];
   if ((op.announced & bit(node)) != 0) return false;

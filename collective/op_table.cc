@@ -41,10 +41,12 @@ OpId OpTable::find_or_create(const OpKey& key) {
 void OpTable::remove(OpId id) {
   TERN_CHECK(used_[id]);
   const OpKey key = ops_[id].key;
-  submitted_by_all(key);
+  // Of what only other nodes speak nothing stays: the tensors that they name have no end.
+  const bool is_ours = ops_[id].submitted != 0 || known_.contains(key.tensor);
+  if (is_ours) submitted_by_all(key);
   auto& live = by_tensor_[key.tensor];
   live.erase(std::find(live.begin(), live.end(), id));
-  forget_if_unused(key.tensor);
+  if (live.empty() && (!is_ours || is_dropped(key.tensor))) by_tensor_.erase(key.tensor);
   used_[id] = false;
   heard_.clear(id);
   free_.push_back(id);
@@ -72,6 +74,18 @@ OpId OpTable::find(const OpKey& key) const noexcept {
 void OpTable::submitted_by_all(const OpKey& key) {
   auto& below = known_[key.tensor].submitted_below;
   below = std::max(below, key.sequence + 1);
+}
+
+void OpTable::refuse(const OpKey& key) {
+  const auto found = known_.find(key.tensor);
+  if (found == known_.end() && key.tensor != 0) return;
+  auto& below = found != known_.end() ? found->second.refused_below : known_[0].refused_below;
+  below = std::max(below, key.sequence + 1);
+}
+
+bool OpTable::was_refused(const OpKey& key) const noexcept {
+  const auto found = known_.find(key.tensor);
+  return found != known_.end() && key.sequence < found->second.refused_below;
 }
 
 bool OpTable::superseded(const OpKey& key) const noexcept {

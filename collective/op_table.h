@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <span>
@@ -22,7 +23,7 @@ class OpTable {
   OpId create(const OpKey& key);
   // kNoSlot: the op has ended here, its tensor has been dropped, or all are in use.
   OpId find_or_create(const OpKey& key);
-  // Late frames will not bring the op back.
+  // Late frames will not bring back an op that a local rank has submitted.
   void remove(OpId id);
 
   Op& operator[](OpId id) noexcept { return ops_[id]; }
@@ -30,6 +31,8 @@ class OpTable {
   std::uint32_t slots() const noexcept { return static_cast<std::uint32_t>(ops_.size()); }
   bool in_use(OpId id) const noexcept { return used_[id]; }
   std::uint32_t live() const noexcept { return live_; }
+  // Of which something is kept.
+  std::size_t tensors() const noexcept { return std::max(known_.size(), by_tensor_.size()); }
   // An op that has failed stays for those who may still ask for it, until it is recalled.
   void remember(OpId id) noexcept;
   void recall(OpId id) noexcept;
@@ -40,6 +43,12 @@ class OpTable {
 
   // All local ranks have submitted the op of this key.
   void submitted_by_all(const OpKey& key);
+  // The table has no slot for an op that another node has announced: it fails there, and here as
+  // soon as a local rank submits it. Of a tensor that nobody here has used nothing is kept.
+  void refuse(const OpKey& key);
+  // Nodes announce the uses of a tensor in their order, so that those below a refused one that are
+  // not here were refused too.
+  bool was_refused(const OpKey& key) const noexcept;
   // They had, and it is not live: it has ended here.
   bool superseded(const OpKey& key) const noexcept;
   // Its local ranks have released it: no use of it begins any more.
@@ -70,6 +79,7 @@ class OpTable {
   std::unordered_map<std::uint64_t, std::vector<OpId>> by_tensor_;  // live ops of each tensor
   struct Known {
     std::uint64_t submitted_below = 0;  // these uses all local ranks have submitted
+    std::uint64_t refused_below = 0;    // of these some had no slot
     bool is_dropped = false;
   };
   std::unordered_map<std::uint64_t, Known> known_;  // of each tensor

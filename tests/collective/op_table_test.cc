@@ -34,12 +34,21 @@ TEST(OpTable, WhatHasEndedDoesNotComeBack) {
   const OpId a = ops.find_or_create({7, 5});
   EXPECT_FALSE(ops.superseded({7, 5}));
   EXPECT_EQ(ops.find_or_create({7, 5}), a);
+  ops[a].submitted = 1;
   ops.remove(a);
   EXPECT_TRUE(ops.superseded({7, 5}));
   EXPECT_TRUE(ops.superseded({7, 4}));
   EXPECT_FALSE(ops.superseded({7, 6}));
   EXPECT_FALSE(ops.superseded({8, 0}));
   EXPECT_EQ(ops.find_or_create({7, 5}), kNoSlot);
+}
+
+// The tensors that other nodes name have no end.
+TEST(OpTable, WhatNoLocalRankHasSubmittedLeavesNothing) {
+  OpTable ops(4, 2, 4);
+  for (std::uint64_t tensor = 1; tensor <= 100; ++tensor) ops.remove(ops.create({tensor, 0}));
+  EXPECT_EQ(ops.tensors(), 0u);
+  EXPECT_FALSE(ops.superseded({100, 0}));
 }
 
 TEST(OpTable, IsIdleWhereAllThatLivesIsRemembered) {
@@ -75,7 +84,9 @@ TEST(OpTable, TensorsThatComeAndGoLeaveNothing) {
   OpTable ops(4, 2, 4);
   constexpr std::uint64_t kTensors = 40'000, kKnown = 16'384;
   for (std::uint64_t tensor = 1; tensor <= kTensors; ++tensor) {
-    ops.remove(ops.create({tensor, 0}));
+    const OpId op = ops.create({tensor, 0});
+    ops[op].submitted = 1;
+    ops.remove(op);
     ops.drop_tensor(tensor);
     ops.drop_tensor(tensor);
   }
