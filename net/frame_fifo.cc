@@ -49,12 +49,14 @@ void FrameFifo::seal(wire::FrameHeader& header, const Payload& payload, bool wit
   record.body = body;
   record.sent_ns = 0;
   bytes_ += payload_bytes;
+  copied_bytes_ += record.copied_bytes();
 }
 
 void FrameFifo::pop() noexcept {
   FrameRecord& record = front();
   ++first_;
   bytes_ -= record.payload_bytes;
+  copied_bytes_ -= record.copied_bytes();
   record.body = {};
   if (record.copied.capacity() > kKeepBytes) std::vector<std::byte>().swap(record.copied);
   free_.push_back(&record);  // has room: grow_pool reserves for all records

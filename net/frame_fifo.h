@@ -28,6 +28,10 @@ struct FrameRecord {
   std::uint64_t end_offset = 0;   // bytes given to that connection up to this frame's end
   std::vector<std::byte> copied;  // the body, where the link owns it
 
+  std::size_t copied_bytes() const noexcept {
+    return body.data() == copied.data() ? body.size() : 0;
+  }
+
   OutgoingFrame outgoing() const noexcept { return {std::span(head).first(head_bytes), body}; }
   // For a frame that was sealed without, and now leaves on a carrier that needs the CRC.
   void add_payload_crc() noexcept;
@@ -54,6 +58,8 @@ class FrameFifo {
   bool empty() const noexcept { return first_ == next_; }
   std::uint64_t size() const noexcept { return next_ - first_; }
   std::uint64_t bytes() const noexcept { return bytes_; }  // of payload
+  // Memory of its own that it takes for the frames: records, and bodies that the link owns.
+  std::uint64_t held_bytes() const noexcept { return size() * sizeof(FrameRecord) + copied_bytes_; }
   std::uint64_t first() const noexcept { return first_; }  // oldest one not acknowledged
   std::uint64_t next() const noexcept { return next_; }    // the next push gets this number
   bool holds(std::uint64_t seq) const noexcept { return seq >= first_ && seq < next_; }
@@ -74,6 +80,7 @@ class FrameFifo {
   std::uint64_t first_ = 1;
   std::uint64_t next_ = 1;
   std::uint64_t bytes_ = 0;
+  std::uint64_t copied_bytes_ = 0;
 };
 
 }  // namespace tern::net

@@ -62,6 +62,7 @@ Carriage Link::carriage() const noexcept {
 void Link::acknowledge_soon() noexcept { state_->arrivals.note_awaited(); }
 std::uint64_t Link::unacked_frames() const noexcept { return state_->unacked.size(); }
 std::uint64_t Link::unacked_bytes() const noexcept { return state_->unacked.bytes(); }
+std::uint64_t Link::held_bytes() const noexcept { return state_->unacked.held_bytes(); }
 DeliveryRate Link::delivery_rate() const {
   return state_->state == LinkState::open ? state_->connection->delivery_rate() : DeliveryRate{};
 }
@@ -73,8 +74,9 @@ void Link::bound_queue(const QueueBound& bound) {
 void Link::hold_reading(bool hold) {
   if (state_->state != LinkState::open) return;
   state_->connection->hold_reading(hold);
-  // Who is not listened to is not silent, and ends no frame.
-  if (hold) state_->heard_ns = state_->piece.since_ns = state_->clock.now_ns();
+  // Who is not listened to is not silent, ends no frame and acknowledges none.
+  if (!hold) return;
+  state_->heard_ns = state_->piece.since_ns = state_->awaited.since_ns = state_->clock.now_ns();
 }
 
 void Link::on_open(Connection&) { state_->say_hello(wire::FrameKind::hello); }
@@ -136,6 +138,17 @@ bool Link::State::is_frame_overdue(std::uint64_t now) noexcept {
   return now - piece.since_ns >= settings.frame_timeout_ns;
 }
 
+// Of the oldest frame. What the carrier has not taken the peer cannot acknowledge.
+bool Link::State::is_ack_overdue(std::uint64_t now) noexcept {
+  const bool waits = !unacked.empty() && unacked.front().end_offset <= taken();
+  if (!waits || awaited.link_seq != unacked.first()) {
+    awaited = {waits ? unacked.first() : 0, now};
+    return false;
+  }
+  const std::uint64_t pieces = 1 + unacked.front().payload_bytes / LinkSettings::kFramePieceBytes;
+  return now - awaited.since_ns >= pieces * settings.frame_timeout_ns;
+}
+
 int Link::State::tick_open(std::uint64_t now) {
   if (const std::uint64_t bytes = connection->received_bytes(); bytes != heard_bytes) {
     heard_bytes = bytes;
@@ -146,6 +159,12 @@ int Link::State::tick_open(std::uint64_t now) {
   }
   if (is_frame_overdue(now)) {
     constexpr const char* kWhy = "the peer has begun a frame and not ended it in time";
+    sink.on_breach(link, kWhy);
+    lose(Errc::protocol_error, kWhy);
+    return 1;
+  }
+  if (is_ack_overdue(now)) {
+    constexpr const char* kWhy = "the peer does not acknowledge what it is sent";
     sink.on_breach(link, kWhy);
     lose(Errc::protocol_error, kWhy);
     return 1;
@@ -188,6 +207,7 @@ std::uint64_t Link::State::next_deadline_ns() const noexcept {
 void Link::State::drop_connection() {
   connection.reset();
   piece = {};
+  awaited = {};
   control.reset();
   offset = 0;
   if (announced.is_pending) {

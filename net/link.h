@@ -26,7 +26,9 @@ struct LinkSettings {
   // begins sooner.
   std::uint64_t unused_timeout_ns = 10'000'000'000;
   // A frame whose next kFramePieceBytes, or end, have not come for so long breaks the protocol:
-  // what it fills could be held for ever by a byte now and then.
+  // what it fills could be held for ever by a byte now and then. So does a peer that is heard and
+  // has not acknowledged the oldest frame for so long and as long again for each such piece of it:
+  // what frames borrow could be held for ever.
   std::uint64_t frame_timeout_ns = 60'000'000'000;
   static constexpr std::uint64_t kFramePieceBytes = 64 << 10;  // 9 kbit/s of a link
   std::uint64_t retry_ns = 50'000'000;                         // between two attempts to connect
@@ -149,6 +151,8 @@ class Link final : private ConnectionSink {
   Carriage carriage() const noexcept;  // of the connection, if there is one
   std::uint64_t unacked_frames() const noexcept;
   std::uint64_t unacked_bytes() const noexcept;
+  // Memory of the link's own for frames that are not acknowledged.
+  std::uint64_t held_bytes() const noexcept;
   // Of the present connection; nothing known while there is none.
   DeliveryRate delivery_rate() const;
   // Connection::bound_queue of the present connection; one that is opened later has no bound.

@@ -99,6 +99,12 @@ struct Link::State {
     std::uint64_t since_ns = 0;
   };
   Piece piece;
+  // The oldest frame that the carrier has taken, as tick() has seen it first.
+  struct Awaited {
+    std::uint64_t link_seq = 0;  // 0: there is none
+    std::uint64_t since_ns = 0;
+  };
+  Awaited awaited;
   std::array<std::byte, sizeof(wire::RefuseBody)> control_payload;
 
   // link.cc
@@ -106,6 +112,7 @@ struct Link::State {
   int tick_closed(std::uint64_t now);
   int tick_open(std::uint64_t now);
   bool is_frame_overdue(std::uint64_t now) noexcept;
+  bool is_ack_overdue(std::uint64_t now) noexcept;
   std::uint64_t next_deadline_ns() const noexcept;
   // From connect() to the hello's answer. There must be time for a second attempt before either
   // side gives up.

@@ -26,9 +26,18 @@ void GroupCore::attach(LaneResources& resources, PeerSource& peers, LaneJob& job
   ++job_->groups;
   for (std::uint32_t node = 0; node < nodes(); ++node) {
     if (node == self()) continue;
-    peers_[node] = &source_->peer(setup_.node_ids[node], setup_.link, setup_.endpoints[node]);
-    ++peers_[node]->groups;
+    use_peer(node);
   }
+}
+
+void GroupCore::use_peer(std::uint32_t node) {
+  LanePeer& peer = source_->peer(setup_.node_ids[node], setup_.link, setup_.endpoints[node]);
+  peers_[node] = &peer;
+  ++peer.groups;
+  // All ops that there may be, with their values.
+  const collective::GroupShape& shape = setup_.shape;
+  const std::uint64_t values = std::uint64_t{2} * shape.max_ops_in_flight * shape.eager_bytes;
+  peer.may_hold_bytes = std::max(peer.may_hold_bytes, LanePeer::kMayHold + values);
 }
 
 void GroupCore::detach() {
@@ -64,8 +73,7 @@ bool GroupCore::all_have(std::uint64_t feature) const {
 void GroupCore::renew_peer(std::uint32_t node) {
   if (peers_[node]->link) renewed_features_[node] |= peers_[node]->link->peer_features();
   --peers_[node]->groups;
-  peers_[node] = &source_->peer(setup_.node_ids[node], setup_.link, setup_.endpoints[node]);
-  ++peers_[node]->groups;
+  use_peer(node);
 }
 
 // ---- Frames -------------------------------------------------------------------------------------

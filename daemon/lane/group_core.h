@@ -96,6 +96,8 @@ class GroupCore {
   bool unpin(collective::OpId op) noexcept;
 
  private:
+  void use_peer(std::uint32_t node);
+
   GroupSetup setup_;
   MemoryOwner& owner_;
   collective::GroupOps ops_;

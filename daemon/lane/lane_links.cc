@@ -16,6 +16,10 @@ constexpr std::size_t kSmallPayloadBytes = 4096;
 // Links that peers have opened and this node has not asked for yet: each has buffers of a quarter
 // of a MiB.
 constexpr SharedPlaces::Bounds kUnasked{256, 32};
+// Memory that all links of a lane may hold for frames that no peer has acknowledged. When it is
+// more, the link that holds most gives way.
+constexpr std::uint64_t kMostHeld = 512 << 20;
+constexpr const char* kTooMuchHeld = "the peer does not acknowledge what it is sent";
 
 }  // namespace
 
@@ -106,9 +110,34 @@ void LaneLinks::say_goodbye() {
   }
 }
 
+// Frames are made by what local ranks and other nodes do, at their pace, and go when the peer
+// acknowledges them.
+int LaneLinks::bound_memory() {
+  std::uint64_t all = 0;
+  LanePeer* most = nullptr;
+  int given_up = 0;
+  for (std::size_t i = 0; i < peers_.size(); ++i) {
+    LanePeer& peer = *peers_[i];
+    if (peer.lost) continue;
+    const std::uint64_t held = peer.link->held_bytes();
+    if (peer.groups > 0 && held > peer.may_hold_bytes) {
+      peer.link->give_up(Errc::protocol_error, kTooMuchHeld);
+      ++given_up;
+      continue;
+    }
+    all += held;
+    if (most == nullptr || held > most->link->held_bytes()) most = &peer;
+  }
+  if (all > kMostHeld) {
+    most->link->give_up(Errc::protocol_error, kTooMuchHeld);
+    ++given_up;
+  }
+  return given_up;
+}
+
 int LaneLinks::settle(std::uint64_t now_ns) {
   const std::uint64_t limit_ns = resources_.settings.link.unused_timeout_ns;
-  int work = 0;
+  int work = bound_memory();
   for (auto& peer : peers_) {
     if (peer->groups > 0) {
       peer->unused_ns = 0;

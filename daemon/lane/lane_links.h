@@ -88,6 +88,7 @@ class LaneLinks final : public PeerSource, private net::LinkSink {
   void on_lost(net::Link& link, Errc reason, const char* text) override;
   void on_breach(net::Link& link, const char* text) override;
 
+  int bound_memory();
   LanePeer& peer_of(net::Link& link);
   void report_peer(const wire::NodeId& peer, const char* text);
   void tell_carrier(LanePeer& peer, const net::Carriage& carriage);

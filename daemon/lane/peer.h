@@ -93,7 +93,11 @@ struct LanePeer {
   wire::NodeId id;
   std::uint64_t group = 0;  // GroupSetup::link
   std::unique_ptr<net::Link> link;
-  std::uint32_t groups = 0;     // epochs that use it
+  std::uint32_t groups = 0;  // epochs that use it
+  // Memory that the link may hold for frames that the peer has not acknowledged: at least for what
+  // is said of many ops that fail at once.
+  static constexpr std::uint64_t kMayHold = 16 << 20;
+  std::uint64_t may_hold_bytes = kMayHold;
   std::uint64_t unused_ns = 0;  // since when none does
   Receiving receiving;
   std::vector<std::byte> small;  // payloads of frames that carry no block

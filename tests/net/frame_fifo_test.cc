@@ -41,6 +41,22 @@ TEST(FrameFifo, NumbersFramesFromOneAndCountsTheirBytes) {
   EXPECT_EQ(fifo.bytes(), 40u * 100);
 }
 
+TEST(FrameFifo, CountsWhatItHoldsItself) {
+  FrameFifo fifo;
+  wire::FrameHeader header;
+  const std::vector<std::byte> borrowed(500);
+  fifo.push();
+  fifo.seal(header, {{}, borrowed}, true);
+  EXPECT_EQ(fifo.held_bytes(), sizeof(FrameRecord));
+  FrameRecord& record = fifo.push();
+  record.copied.resize(300);
+  fifo.seal(header, {{}, record.copied}, true);
+  EXPECT_EQ(fifo.held_bytes(), 2 * sizeof(FrameRecord) + 300);
+  fifo.pop();
+  fifo.pop();
+  EXPECT_EQ(fifo.held_bytes(), 0u);
+}
+
 TEST(FrameFifo, SealsHeaderAndPrefixInOnePieceBesideTheBody) {
   FrameFifo fifo;
   const auto bytes = pattern(500, 1);

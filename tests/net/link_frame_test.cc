@@ -1,4 +1,5 @@
-// A frame that has begun and does not end, while its sender is heard all the time.
+// A frame that has begun and does not end, and one that is not acknowledged, while the peer is
+// heard all the time.
 
 #include <gtest/gtest.h>
 
@@ -15,7 +16,8 @@ constexpr std::uint64_t kTensor = 7;  // of the frame that drips
 constexpr std::uint64_t kPiece = LinkSettings::kFramePieceBytes;
 
 // Passes everything on until it is to drip: then of the next sequenced frame the header alone, and
-// nothing that comes behind it. How many bytes have come is the test's to say.
+// nothing that comes behind it. How many bytes have come is the test's to say, and whether the peer
+// seems to acknowledge anything.
 class DrippingTransport final : public Transport {
  public:
   explicit DrippingTransport(Transport& inner) : inner_(inner) {}
@@ -32,7 +34,7 @@ class DrippingTransport final : public Transport {
   }
   int poll() override { return inner_.poll(); }
 
-  bool drips = false;
+  bool drips = false, hides_acks = false;
   std::uint64_t received = 0;
 
  private:
@@ -48,11 +50,15 @@ class DrippingTransport final : public Transport {
     bool on_header(Connection&, const wire::FrameHeader& header, PayloadPlace& place) override {
       if (inside) return true;
       inside = world.drips && header.tensor == kTensor;
-      return sink.on_header(*this, header, place);
+      return sink.on_header(*this, seen(header), place);
     }
     void on_frame(Connection&, const wire::FrameHeader& header, const PayloadPlace& place,
                   bool payload_valid) override {
-      if (!inside) sink.on_frame(*this, header, place, payload_valid);
+      if (!inside) sink.on_frame(*this, seen(header), place, payload_valid);
+    }
+    wire::FrameHeader seen(wire::FrameHeader header) const {
+      if (world.hides_acks) header.ack_seq = 0;
+      return header;
     }
     void on_closed(Connection&, Errc reason, const char* text) override {
       sink.on_closed(*this, reason, text);
@@ -160,6 +166,48 @@ TEST_F(LinkFrameTest, WithANewConnectionTheTimeBeginsAnew) {
   EXPECT_EQ(near.state(), LinkState::open);
   second(1);
   EXPECT_EQ(near.state(), LinkState::lost);
+}
+
+TEST_F(LinkFrameTest, OneThatIsNotAcknowledgedLosesTheLinkAndFreesWhatItBorrows) {
+  dripping.hides_acks = true;
+  const auto body = pattern(100, 1);
+  near.send(block_header(kTensor), {}, body, 5);
+  settle();
+  ASSERT_EQ(sink_far.received.size(), 1u);
+  for (std::uint64_t s = 0; s < settings.frame_timeout_ns / kSecond - 1; ++s) second(1);
+  EXPECT_EQ(near.state(), LinkState::open);
+  EXPECT_TRUE(sink_near.acked.empty());
+  second(1);
+  EXPECT_EQ(near.state(), LinkState::lost);
+  EXPECT_EQ(sink_near.lost_reason, Errc::protocol_error);
+  EXPECT_EQ(sink_near.breaches, 1);
+  EXPECT_EQ(sink_near.acked, (std::map<std::uint64_t, int>{{5, 1}}));
+}
+
+TEST_F(LinkFrameTest, ALargeOneHasMoreTimeToBeAcknowledged) {
+  dripping.hides_acks = true;
+  const auto body = pattern(3 * kPiece, 1);
+  near.send(block_header(kTensor), {}, body, 5);
+  settle();
+  for (std::uint64_t s = 0; s < 4 * settings.frame_timeout_ns / kSecond - 1; ++s) second(1);
+  EXPECT_EQ(near.state(), LinkState::open);
+  second(1);
+  EXPECT_EQ(near.state(), LinkState::lost);
+}
+
+TEST_F(LinkFrameTest, WhatIsAcknowledgedBeginsTheTimeOfTheNext) {
+  const auto body = pattern(100, 1);
+  for (int frame = 0; frame < 3; ++frame) {
+    dripping.hides_acks = true;
+    near.send(block_header(kTensor), {}, body, 5);
+    settle();
+    for (std::uint64_t s = 0; s < settings.frame_timeout_ns / kSecond - 1; ++s) second(1);
+    dripping.hides_acks = false;
+    far.send_copy(block_header(kTensor + 1), body);
+    settle();
+    ASSERT_EQ(near.unacked_frames(), 0u);
+  }
+  EXPECT_EQ(near.state(), LinkState::open);
 }
 
 TEST_F(LinkFrameTest, BetweenFramesThereIsNoTimeout) {

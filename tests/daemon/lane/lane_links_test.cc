@@ -129,6 +129,28 @@ TEST_F(LaneLinksTest, EveryGroupHasALinkOfItsOwnToANode) {
   EXPECT_EQ(high->taken, (std::vector<std::pair<std::uint64_t, std::uint64_t>>{{8, 100}}));
 }
 
+TEST_F(LaneLinksTest, WhatAPeerDoesNotAcknowledgeHasABound) {
+  connect(7);
+  connect(8);
+  LanePeer& silent = low->peer(1, 7);
+  wire::FrameHeader header;
+  header.kind = static_cast<std::uint8_t>(wire::FrameKind::announce);
+  const std::vector<std::byte> payload(1000, std::byte{3});
+  // Nobody polls: nothing is acknowledged.
+  int sent = 0;
+  while (!silent.lost && sent < 100'000) {
+    silent.link->send_copy(header, payload);
+    low->links->settle(world.clock.now_ns());
+    ++sent;
+  }
+  EXPECT_TRUE(silent.lost);
+  EXPECT_GT(sent, 10'000) << "a thousand ops that fail at once are no reason";
+  ASSERT_EQ(low->losses.size(), 1u);
+  EXPECT_EQ(low->losses[0].group, 7u);
+  EXPECT_EQ(low->losses[0].reason, Errc::protocol_error);
+  EXPECT_EQ(low->state(1, 8), net::LinkState::open);
+}
+
 TEST_F(LaneLinksTest, ALinkThatNobodyAskedForWaitsForItsGroup) {
   ++low->peer(1, 7).groups;
   settle();
