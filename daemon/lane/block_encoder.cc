@@ -1,11 +1,11 @@
 #include "daemon/lane/block_encoder.h"
 
 #include <algorithm>
+#include <cmath>
 #include <cstring>
-#include <limits>
 
 #include "base/bump.h"
-#include "base/check.h"
+#include "base/half.h"
 #include "codec/accumulate.h"
 #include "codec/codec.h"
 #include "codec/draw_key.h"
@@ -159,9 +159,7 @@ BlockCompletion BlockEncoder::finish(const BlockRequest& request) {
 BlockCompletion BlockEncoder::finish_parked(const BlockRequest& request) {
   const auto zeros = blocks_.scratch_floats(0, blocks_.part(request.op, request.number).elements);
   std::fill(zeros.begin(), zeros.end(), 0.0f);
-  const BlockCompletion done = finish_lossy(request, zeros, 1.0f);
-  TERN_CHECK(done.form == BlockForm::encoded);  // finite, as park() saw
-  return done;
+  return finish_lossy(request, zeros, 1.0f);
 }
 
 // Form none: a value is not finite, the (scaled) sum has to go as it is.
@@ -406,14 +404,18 @@ void BlockEncoder::scan_contributions(OpId op) {
   }
 }
 
-// The sum waits as residual + sum in the residual's place. False: not finite, it goes raw at once.
+// The sum waits as residual + sum in the residual's place. False: it goes raw at once, because its
+// scale would not be finite where results are delivered, or because two kinds of operation have
+// begun at once and the residual is the other's.
 bool BlockEncoder::park(const BlockRequest& request, std::span<const float> sum) {
   const OpId op = request.op;
+  TensorState& tensor = *blocks_.tensor(op);
   const float state_scale = blocks_.encoding(op).state_scale;
-  float* const residual = blocks_.tensor(op)->codec.sender(blocks_.part(op, request.number).begin);
+  float* const residual = tensor.codec.sender(blocks_.part(op, request.number).begin);
   const auto scan = codec::scan_max(sum, residual, state_scale);
-  // Above this the scale, up to twice the maximum, would not be finite.
-  if (scan.nonfinite || scan.max > std::numeric_limits<float>::max() / 2) return false;
+  const float scale = round_to_dtype(blocks_.dtype(op), scan.max * request.recipe->s);
+  if (scan.nonfinite || !std::isfinite(scale)) return false;
+  if (!tensor.memory_use.take(user_of(blocks_.op(op)))) return false;
   float& max = blocks_.stats(op).results_max;
   max = std::max(max, scan.max);
   for (std::size_t i = 0; i < sum.size(); ++i) residual[i] = sum[i] + state_scale * residual[i];

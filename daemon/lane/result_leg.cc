@@ -154,6 +154,9 @@ void ResultLeg::made(const BlockRequest& request, const BlockCompletion& complet
   FrameMemory& memory = core_.resources().memory;
   const bool parked = completion.form == BlockForm::parked;
   const std::uint32_t receivers = this->receivers(op, request.number);
+  if (completion.form == BlockForm::none) {
+    core_.ops().fail(op, {Errc::internal, collective::kNoRank, "a result cannot be encoded"});
+  }
   if (parked || receivers == 0 || core_.op(op).failed) {
     memory.result_slabs().give(request.slab);
     memory.withdraw(request.cookie);

@@ -199,6 +199,38 @@ TEST(Residuals, AMistakenFirstUseTakesNothing) {
   cluster.reduce(all_reduce(DType::f32, 4'000), inputs, tensors);
 }
 
+// Both are admitted, for the residual is nobody's yet. The first block of either takes it, and the
+// other operation goes raw.
+TEST(Residuals, TwoKindsThatBeginAtOnceBothSucceed) {
+  constexpr std::uint64_t kCount = 40'000;
+  for (const std::string recipe : {"3lc:s=1", "3lc:s=1,scale=tensor"}) {
+    for (std::uint64_t seed = 1; seed <= 8; ++seed) {
+      Cluster cluster({1, 1}, {}, seed);
+      cluster.join();
+      TensorSpec spec{.name = "g", .count = kCount, .role = Role::gradient, .recipe = recipe};
+      const auto tensors = cluster.declare(spec);
+      const auto inputs = inputs_of(DType::f32, kCount, 2);
+      const KindCase shares{.kind = OpKind::reduce_scatter, .counts = {15'000, 25'000}};
+      std::vector<std::uint64_t> tickets;
+      for (std::uint32_t rank = 0; rank < 2; ++rank) {
+        Client& client = *cluster.ranks[rank];
+        for (OpRequest request : {request_of(shares, rank), all_reduce(DType::f32, kCount)}) {
+          request.input = client.allocate(kCount * 4);
+          request.output = client.allocate(kCount * 4);
+          std::copy(inputs[rank].begin(), inputs[rank].end(), client.at(request.input));
+          tickets.push_back(client.submit(request, tensors[rank]));
+        }
+      }
+      for (std::size_t i = 0; i < tickets.size(); ++i) {
+        Client& client = *cluster.ranks[i / 2];
+        ASSERT_TRUE(cluster.world.run_until([&] { return client.done(tickets[i]); })) << seed;
+        EXPECT_EQ(client.result(tickets[i]).status, Errc::ok) << client.result(tickets[i]).detail;
+      }
+      cluster.leave_all();
+    }
+  }
+}
+
 // Numbers of chunks of shares are no places in what the tuner keeps of a tensor's chunks.
 TEST(Residuals, AnOwnRecipeOnATunedTensorIsLossyInShares) {
   DaemonShape shape;

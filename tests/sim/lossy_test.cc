@@ -288,6 +288,29 @@ TEST(Lossy, AnInfinityReachesAllRanksAndLeavesTheResidualUnhurt) {
   }
 }
 
+// Each contribution is a number of its type, and their sum is not: so does a loss scale overflow.
+TEST(Lossy, ASumThatItsTypeCannotHoldIsInfiniteForAllRanks) {
+  for (const std::string recipe : {"3lc:s=1", "3lc:s=1,scale=tensor", "ef(int:bits=4)"}) {
+    Cluster cluster({1, 1});
+    cluster.join();
+    const auto tensors = cluster.declare(gradient(recipe, DType::f16));
+    const auto request = all_reduce(DType::f16, kLossyCount);
+    for (std::uint64_t step = 0; step < 4; ++step) {
+      auto inputs = inputs_of(DType::f16, kLossyCount, 2, step + 1);
+      if (step == 1) {
+        inputs.assign(2, bytes_of(DType::f16, std::vector<float>(kLossyCount, 40'000.0f)));
+      }
+      const Bytes got = cluster.reduce(request, inputs, tensors);
+      EXPECT_EQ(got == cluster.reference->all_reduce(request, tensors[0], step, inputs), true)
+          << recipe << " step " << step;
+      if (step == 1) {
+        for (const float value : floats_of(DType::f16, got)) ASSERT_FALSE(std::isfinite(value));
+      }
+      cluster.forget_arenas();
+    }
+  }
+}
+
 TEST(Lossy, AnOpMayOverrideTheCompressorButNotTheMemory) {
   for (const DType dtype : {DType::f32, DType::f16}) {
     Cluster cluster({1, 2});

@@ -4,9 +4,9 @@
 #include <cmath>
 #include <complex>
 #include <cstring>
-#include <limits>
 
 #include "base/check.h"
+#include "base/half.h"
 #include "codec/accumulate.h"
 #include "codec/draw_key.h"
 
@@ -341,7 +341,8 @@ void Reference::lossy_op(Work& work, const shm::Sharding& sharding) {
     }
     float* kept = residual(work.tensor->id, owner, work.op.count).data() + part.begin;
     const auto found = codec::scan_max({as_floats(sum), part.elements}, kept, work.op.state_scale);
-    if (found.nonfinite || found.max > std::numeric_limits<float>::max() / 2) {
+    const float scale = round_to_dtype(work.op.dtype, found.max * work.recipe.s);
+    if (found.nonfinite || !std::isfinite(scale)) {
       deliver(work, chunk, sum, std::nullopt);
       continue;
     }

@@ -335,6 +335,31 @@ TEST_F(BlockEncoderTest, WithOneScaleForAllASumWaitsForTheOthers) {
   EXPECT_EQ(node.got(op)[2 * kChunk], 8.0f);
 }
 
+// A sum of f16 values is one of f32, and its scale may be beyond what f16 has.
+TEST_F(BlockEncoderTest, ASumWhoseScaleItsTypeCannotHoldGoesRawAndWaitsForNobody) {
+  Spec spec{.count = kChunk};
+  spec.dtype = DType::f16;
+  const auto tensor = node.declare(spec, "ef(3lc:s=1.75,scale=tensor)");
+  const OpId op = node.begin(spec, Node::by_recipe_of(*tensor));
+  Memory large(std::vector<float>(kChunk, 40'000.0f));  // finite, and 1.75 times it is not
+  EXPECT_EQ(finish(op, tensor->declared.recipe, large, 0).form, BlockForm::elements);
+  EXPECT_EQ(tensor->codec.sender(0)[0], 0.0f);
+  Memory small(std::vector<float>(kChunk, 30'000.0f));
+  EXPECT_EQ(finish(op, tensor->declared.recipe, small, 0).form, BlockForm::parked);
+  EXPECT_EQ(finish_parked(op, tensor->declared.recipe, 0).form, BlockForm::encoded);
+}
+
+TEST_F(BlockEncoderTest, ASumDoesNotWaitInTheResidualOfAnotherKind) {
+  const Spec spec{.count = 2 * kChunk};
+  const auto tensor = node.declare(spec, "ef(3lc:scale=tensor)");
+  tensor->codec.sender(0)[0] = 0.25f;
+  ASSERT_TRUE(tensor->memory_use.take({.kind = 9}));
+  const OpId op = node.begin(spec, Node::by_recipe_of(*tensor));
+  Memory sum(std::vector<float>(kChunk, 1.0f));
+  EXPECT_EQ(finish(op, tensor->declared.recipe, sum, 0).form, BlockForm::sum);
+  EXPECT_EQ(tensor->codec.sender(0)[0], 0.25f);
+}
+
 TEST_F(BlockEncoderOfTwoRanks, PublishTheRootsElementsToBoth) {
   const OpId op = node.begin({.count = kChunk + 2, .kind = shm::OpKind::broadcast, .root = 1});
   node.give(op, ramp(kChunk + 2, 5, 1), 1);
