@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include <cstdlib>
 #include <fstream>
 #include <functional>
 #include <iostream>
@@ -167,7 +168,16 @@ struct Kind {
 };
 void PrintTo(const Kind& kind, std::ostream* out) { *out << kind.name; }
 
-class Cycles : public ::testing::TestWithParam<Kind> {};
+class Cycles : public ::testing::TestWithParam<Kind> {
+ protected:
+  // What the address sanitizer keeps of freed memory, to find uses of it, looks like a leak.
+  static void SetUpTestSuite() {
+    const char* const options = std::getenv("ASAN_OPTIONS");
+    const std::string before = options != nullptr ? std::string(options) + ":" : std::string();
+    ::setenv("ASAN_OPTIONS",
+             (before + "quarantine_size_mb=1:thread_local_quarantine_size_kb=64").c_str(), 1);
+  }
+};
 
 TEST_P(Cycles, LeaveNothingBehind) {
   std::vector<std::string> options{"--metrics-listen", "127.0.0.1:0", "--resume-timeout", "0s"};
