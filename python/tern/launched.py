@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import pathlib
 import tempfile
@@ -20,6 +21,10 @@ from .group import Group
 ID_FILE = "TERN_GROUP_ID_FILE"
 _FILE_ADVICE = "name a new file, in a folder that all ranks see and rank 0 can write to"
 _POLL_SECONDS = 0.01
+# How long a rank that has an id from a file waits before it reads the file again. They grow, for
+# the first may be too short for a connection to a coordinator under load.
+_FIRST_JOIN_SECONDS = 1.0
+_LONGEST_JOIN_SECONDS = 8.0
 _DEFAULT_TIMEOUT_S = 60.0
 
 
@@ -91,8 +96,9 @@ def init(*, rank: int | None = None, size: int | None = None,
     MPI, PMI or Slurm, in this order; without any it is a group of one. Rank 0 mints the group's id
     and hands it over in a file that only this user can read: `id_file`, else
     $TERN_GROUP_ID_FILE, else one in the runtime folder where all ranks are on one node. For ranks
-    on several nodes name a file that all of them see, a new one for each start. The file is removed
-    when all have joined.
+    on several nodes name a file that all of them see, a new one for each start. Rank 0 removes the
+    file when all have joined or it gives up. Where a start that was killed has left its id there,
+    ranks that have read it go over to the new one within some seconds.
 
     Without `client` the group has a client of its own by connect(), which ends with the group.
     `timeout`: seconds for all ranks to come; None: 60. `op_timeout`, `verify`, `seed`, and errors:
@@ -124,29 +130,46 @@ def _meet(client: Client, found: Place, id_file: str | os.PathLike[str] | None,
     if found.size == 1 and not id_file:
         return Group(client, client.mint(), options, owns_client)
     path = _id_file(found) if id_file is None else pathlib.Path(id_file)
-    # `tern run` has minted the id and will remove the file.
-    minted_here = found.rank == 0 and found.launcher != "tern run"
-    if minted_here:
-        try:
-            write_private(path, client.mint())
-        except OSError as error:
-            raise LaunchError(f"the group's id cannot be written to {path}: {error}; {_FILE_ADVICE}"
-                              ) from error
-    stale = ""
+    if found.launcher == "tern run":
+        # It has minted the id and will remove the file.
+        group_id = read_private(path, "", deadline)
+        options.timeout_ms = milliseconds(max(0.0, deadline - time.monotonic()))
+        return Group(client, group_id, options, owns_client)
+    if found.rank != 0:
+        return _join_by(path, client, options, deadline, owns_client)
+    group_id = client.mint()
+    try:
+        write_private(path, group_id)
+    except OSError as error:
+        raise LaunchError(f"the group's id cannot be written to {path}: {error}; {_FILE_ADVICE}"
+                          ) from error
+    try:
+        return Group(client, group_id, options, owns_client)
+    finally:
+        # Unless rank 0 of another start has put its own there meanwhile.
+        with contextlib.suppress(OSError):
+            if path.read_bytes() == group_id.encode():
+                path.unlink()
+
+
+def _join_by(path: pathlib.Path, client: Client, options: structs.JoinOptions, deadline: float,
+             owns_client: bool) -> Group:
+    """Joins under the id in the file, or under the one that rank 0 puts in its place. An id of a
+    start before this one is not known as such: its daemon may still wait for that start's ranks. So
+    the file is read again between joins that each take a part of the time."""
+    group_id, seconds = read_private(path, "", deadline), _FIRST_JOIN_SECONDS
     while True:
-        group_id = read_private(path, stale, deadline)
-        options.timeout_ms = milliseconds(max(0.001, deadline - time.monotonic()))
+        end = min(deadline, time.monotonic() + seconds)
+        options.timeout_ms = milliseconds(max(0.0, end - time.monotonic()))
         try:
-            group = Group(client, group_id, options, owns_client)
-        except (UnknownGroupError, UnreachableError):
-            # Perhaps the id of a start before this one, which rank 0 is about to replace.
-            if minted_here or found.launcher == "tern run":
-                raise
-            stale = group_id
-            continue
-        if minted_here:
-            path.unlink(missing_ok=True)
-        return group
+            return Group(client, group_id, options, owns_client)
+        except (UnknownGroupError, UnreachableError, WaitTimeoutError) as failure:
+            try:
+                group_id = read_private(path, group_id, end)
+            except WaitTimeoutError:
+                if end == deadline:
+                    raise failure from None
+        seconds = min(2 * seconds, _LONGEST_JOIN_SECONDS)
 
 
 def _id_file(found: Place) -> pathlib.Path:

@@ -5,12 +5,15 @@ import os
 import pathlib
 import subprocess
 import sys
+import threading
 
 import numpy as np
 import pytest
 
 import tern
 from cluster import wait_for_end
+from jobs import free_port
+from tern import launched
 from tern._control import ask
 from tern.launched import place
 
@@ -136,6 +139,70 @@ def test_init_finds_the_ranks_of_a_launcher(home, variables):
     said = sorted(json.loads(rank.communicate()[0]) for rank in ranks)
     assert said == [[0, 2, 3.0], [1, 2, 3.0]]
     assert not list(home.glob("group-*")) and not (home.parent / "id").exists()
+
+
+def of_a_start_before(node, what):
+    """An id that a killed start has left: its group is known to the daemon still, was known to one
+    that has been restarted, or to one that is gone."""
+    with tern.Client(node.socket) as client:
+        scheme, host, port, uid, secret = client.mint().split(":")
+    if what == "forgotten":
+        uid = "0" * len(uid)
+    elif what == "unreachable":
+        port = str(free_port())
+    return ":".join((scheme, host, port, uid, secret))
+
+
+@pytest.mark.parametrize("what", ["known", "forgotten", "unreachable"])
+def test_init_goes_over_from_the_id_of_a_start_before(two_nodes, tmp_path, monkeypatch, what):
+    """Rank 1 comes first, and joins under that id before rank 0 has written another."""
+    path, joins, sizes = tmp_path / "id", threading.Event(), []
+    path.write_text(of_a_start_before(two_nodes[0], what))
+    read = launched.read_private
+
+    def read_and_say(*arguments):
+        text = read(*arguments)
+        joins.set()
+        return text
+
+    def rank(number):
+        with tern.Client(two_nodes[number].socket) as client, tern.init(
+                rank=number, size=2, id_file=path, client=client, timeout=30) as group:
+            group.barrier().wait()
+            sizes.append(group.size)
+
+    monkeypatch.setattr(launched, "read_private", read_and_say)
+    other = threading.Thread(target=rank, args=(1,))
+    other.start()
+    joins.wait()
+    rank(0)
+    other.join()
+    assert sizes == [2, 2] and not path.exists()
+
+
+@pytest.mark.parametrize("another", [None, "the id of another start"])
+def test_a_rank_0_that_gives_up_removes_its_id_alone(node, tmp_path, monkeypatch, another):
+    path, join = tmp_path / "id", launched.Group
+
+    def join_late(*arguments):
+        assert path.exists()
+        if another:
+            path.write_text(another)
+        return join(*arguments)
+
+    monkeypatch.setattr(launched, "Group", join_late)
+    with tern.Client(node.socket) as client, pytest.raises(
+            tern.WaitTimeoutError, match="waited for rank 1"):
+        tern.init(rank=0, size=2, id_file=path, client=client, timeout=0.5)
+    assert (path.read_text() if path.exists() else None) == another
+
+
+def test_a_rank_whose_rank_0_never_comes_says_whom_it_waited_for(node, tmp_path):
+    path = tmp_path / "id"
+    path.write_text(of_a_start_before(node, "known"))
+    with tern.Client(node.socket) as client, pytest.raises(
+            tern.WaitTimeoutError, match="waited for rank 0"):
+        tern.init(rank=1, size=2, id_file=path, client=client, timeout=1.5)
 
 
 def test_init_alone_is_a_group_of_one(home):
