@@ -176,7 +176,8 @@ class Client:
             return self._own_notifier
 
     def _adopt(self, number: int, keeps: Any) -> None:
-        """Keeps the arrays of an operation whose ticket was dropped, until it has ended."""
+        """Keeps what an operation needs whose ticket was dropped, until it has ended: its arrays, and
+        its group, which perhaps nobody else keeps."""
         if self._connection is not None:
             self._adopted.append((number, keeps))
 

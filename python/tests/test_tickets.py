@@ -124,6 +124,30 @@ def test_a_dropped_ticket_keeps_its_arrays_until_its_end(two_nodes):
     assert both(two_nodes, work) == [2, 2]
 
 
+def test_a_dropped_ticket_keeps_its_group_until_its_end(two_nodes):
+    """Rank 0 drops both before rank 1 takes part, and leaves once its client asks for the end."""
+    clients = [tern.Client(node.socket) for node in two_nodes]
+    group_id, groups = clients[0].mint(), {}
+
+    def join(rank):
+        groups[rank] = clients[rank].join(group_id, rank, 2)
+
+    other = threading.Thread(target=join, args=(1,))
+    other.start()
+    join(0)
+    other.join()
+    groups[0].all_reduce(np.ones(3))
+    del groups[0]
+    gc.collect()
+    assert groups[1].all_reduce(np.ones(3)).wait()[0] == 2
+    while clients[0]._adopted:
+        clients[0]._sweep(wanted=True)
+    with pytest.raises(tern.GroupLeftError):
+        groups[1].barrier().wait()
+    for client in clients:
+        client.disconnect()
+
+
 class Asked:
     """A client's library, which does something before it is first asked for an operation."""
 
