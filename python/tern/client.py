@@ -131,10 +131,14 @@ class Client:
 
     def disconnect(self) -> None:
         """Leaves all groups, whose operations in flight then fail, and ends the connection, or has
-        it end with the last array of empty(). A second call does nothing."""
+        it end with the last array of empty(). A second call does nothing. Operations of dropped
+        tickets that have failed before are logged."""
         connection, self._connection = self._connection, None
         if connection is None:
             return
+        # A child asks nothing, and the collector may have ended the connection before its client.
+        if not (self._forked or connection.ended):
+            self._report_adopted(connection)
         for group in list(self._groups):
             group.leave()
         if self._own_notifier is not None:
@@ -176,8 +180,8 @@ class Client:
             return self._own_notifier
 
     def _adopt(self, number: int, keeps: Any) -> None:
-        """Keeps what an operation needs whose ticket was dropped, until it has ended: its arrays, and
-        its group, which perhaps nobody else keeps."""
+        """Keeps the arrays of an operation whose ticket was dropped, and its group, which perhaps
+        nobody else keeps, until it has ended."""
         if self._connection is not None:
             self._adopted.append((number, keeps))
 

@@ -312,12 +312,13 @@ class Group:
         """Leaves the group; operations in flight fail on all ranks with GroupLeftError, those of
         tern.cuda with OperationCancelledError. A second call does nothing, and so does one after
         the daemon was lost."""
+        if self._owns_client:
+            # It leaves all its groups, once it has reported what has ended.
+            self._owns_client = False
+            self.client.disconnect()
         for dependent in list(self._dependents):
             dependent._end_before_group()
         self._handle = None
-        if self._owns_client:
-            self._owns_client = False
-            self.client.disconnect()
 
     def __enter__(self) -> Group:
         return self

@@ -1,9 +1,11 @@
 """Tickets: waiting, awaiting, cancelling, dropping; and that nothing is left behind."""
 
 import asyncio
+import ctypes
 import gc
 import os
 import pathlib
+import select
 import threading
 
 import numpy as np
@@ -219,6 +221,64 @@ def test_a_client_may_disconnect_while_dropped_tickets_are_reported(node):
     client._sweep(wanted=True)
     with pytest.raises(tern.ClosedError):
         group.barrier()
+
+
+def ended(client):
+    """Returns when an operation has ended that nobody has reported."""
+    fd = ctypes.c_int()
+    client._library.check(client._library.tern_fd(client._live(), ctypes.byref(fd)))
+    select.select([fd.value], [], [])
+
+
+@pytest.mark.parametrize("end", [tern.Group.leave, lambda group: group.client.disconnect()],
+                         ids=["leave", "disconnect"])
+def test_failures_of_dropped_tickets_are_logged_at_the_end(node, tmp_path, monkeypatch, caplog,
+                                                           end):
+    """Of a group of tern.init(), which leaves with its client."""
+    monkeypatch.setenv("TERN_SOCKET", node.socket)
+    groups = {}
+
+    def join(rank):
+        groups[rank] = tern.init(rank=rank, size=2, id_file=tmp_path / "id")
+
+    other = threading.Thread(target=join, args=(1,))
+    other.start()
+    join(0)
+    other.join()
+    for rank, group in groups.items():
+        group.all_reduce(np.ones(3 + rank))
+    for group in groups.values():
+        ended(group.client)
+        assert not caplog.records
+        end(group)
+        assert "rank 0" in caplog.text and len(caplog.records) == 1
+        end(group)
+        group.client.disconnect()
+        assert len(caplog.records) == 1
+        caplog.clear()
+
+
+def test_an_operation_in_flight_is_not_reported_at_the_end(node, caplog):
+    client, other = tern.Client(node.socket), tern.Client(node.socket)
+    group_id, groups = client.mint(), []
+    joined = threading.Thread(target=lambda: groups.append(other.join(group_id, 1, 2)))
+    joined.start()
+    client.join(group_id, 0, 2).barrier()
+    joined.join()
+    client.disconnect()
+    other.disconnect()
+    assert not caplog.records
+
+
+@pytest.mark.parametrize("lose", [lambda client: client._connection.__del__(),
+                                  lambda client: setattr(client, "_forked", True)],
+                         ids=["taken by the collector", "in a child"])
+def test_a_client_that_has_lost_its_connection_asks_nothing_at_the_end(node, lose):
+    client = tern.Client(node.socket)
+    with_dropped_tickets(client)
+    client._library = Asked(client._library, lambda: pytest.fail("it has asked"))
+    lose(client)
+    client.disconnect()
 
 
 def descriptors():
