@@ -165,8 +165,13 @@ class Group:
         counts = cut(count, self.size, server)
         push = self.declare(f"{name}.push", count, dtype, role="gradient", recipe=push_recipe,
                             priority=priority)
-        pull = self.declare(f"{name}.pull", count, dtype, role="delta", recipe=pull_recipe,
-                            priority=priority)
+        try:
+            pull = self.declare(f"{name}.pull", count, dtype, role="delta", recipe=pull_recipe,
+                                priority=priority)
+        except BaseException:
+            # The failure's frames would keep it, and its name with it.
+            push.release()
+            raise
         return PushPull(self, counts, reduction, push, pull)
 
     def all_reduce(self, x: Any, *, out: Any = None, reduction: str = "sum",

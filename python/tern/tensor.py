@@ -41,8 +41,10 @@ class Tensor:
         self._address = pointer.value
 
     def stats(self) -> TensorStats:
-        """What has happened to the tensor so far on this node, of all its processes. It asks no
-        socket, and may be called after every operation."""
+        """What has happened to the tensor so far on this node, of all its processes. It asks the
+        daemon and waits for its answer: a round trip that an operation does not have. Raises
+        ClosedError after release() or the group's end, DaemonLostError, and WaitTimeoutError if the
+        daemon does not answer within the client's `timeout`."""
         stats = structs.sized(structs.TensorStats)
         handle, address = self._group._live(), self._live()
         self._library.check(self._library.tern_tensor_get_stats(address, ctypes.byref(stats)))

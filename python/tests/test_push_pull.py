@@ -61,6 +61,18 @@ def test_lossy_copies_are_alike_and_behind_by_a_residual(two_nodes, server):
     assert 0 < behind < 2
 
 
+def test_a_server_that_was_refused_may_be_declared_again(two_nodes):
+    """While its failure is still looked at."""
+    def work(group):
+        try:
+            group.push_pull("model", 8, pull_recipe="3lc:s=9")
+        except tern.BadRecipeError:
+            model = group.push_pull("model", 8)
+        return len(model.push(np.ones(8, np.float32)).wait()) == model.counts[group.rank]
+
+    assert all(run_ranks(two_nodes, SIZE, work))
+
+
 def test_what_makes_no_sense_is_refused(two_nodes):
     def work(group):
         with pytest.raises(ValueError, match="server=5"):
