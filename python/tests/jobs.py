@@ -45,6 +45,25 @@ with tern.init() as group:
 """
 
 
+# As programs of PyTorch do: rank 0 listens, and the others come.
+MEETS = """
+import os, socket
+place = os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"])
+if os.environ["RANK"] == "0":
+    with socket.create_server(place) as server:
+        for _ in range(int(os.environ["WORLD_SIZE"]) - 1):
+            server.accept()[0].close()
+else:
+    while True:
+        try:
+            socket.create_connection(place).close()
+            break
+        except ConnectionRefusedError:
+            pass
+print(*place)
+"""
+
+
 class Job:
     def __init__(self, folder):
         self.folder = folder

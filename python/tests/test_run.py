@@ -13,11 +13,16 @@ import sys
 import pytest
 
 from cluster import wait_for_end
-from jobs import SECRET, free_port, until
+from jobs import MEETS, SECRET, free_port, until
 from tern._run.coordination import Meeting, identity, take_place
 from tern._run.processes import end_of
 from tern._run.ranks import Job as RanksJob
 from tern._run.rendezvous import meet
+
+
+def ranks_of(local_size):
+    return RanksJob([], local_size, 0, 4, 0, "socket", pathlib.Path("id"), "run",
+                    ("node0", 29511))
 
 
 def test_ranks_meet_and_their_lines_are_prefixed(job):
@@ -33,8 +38,25 @@ def test_ranks_that_share_a_node_have_one_thread_unless_told(monkeypatch, local_
     monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
     if said is not None:
         monkeypatch.setenv("OMP_NUM_THREADS", said)
-    ranks = RanksJob([], local_size, 0, 4, 0, "socket", pathlib.Path("id"), "run")
-    assert ranks.environment(0).get("OMP_NUM_THREADS") == wanted
+    assert ranks_of(local_size).environment(0).get("OMP_NUM_THREADS") == wanted
+
+
+@pytest.mark.parametrize("said, wanted", [({}, ("node0", "29511")),
+                                          ({"MASTER_PORT": "7"}, ("node0", "7")),
+                                          ({"MASTER_ADDR": "a", "MASTER_PORT": "7"}, ("a", "7"))])
+def test_ranks_hear_where_pytorch_meets_unless_told(monkeypatch, said, wanted):
+    for name in ("MASTER_ADDR", "MASTER_PORT"):
+        monkeypatch.delenv(name, raising=False)
+    for name, value in said.items():
+        monkeypatch.setenv(name, value)
+    has = ranks_of(2).environment(1)
+    assert (has["MASTER_ADDR"], has["MASTER_PORT"]) == wanted
+
+
+def test_ranks_meet_where_pytorch_does(job):
+    (job.folder / "meets.py").write_text(MEETS)
+    out, error = (run := job.start("--nproc", "3", "meets.py")).communicate()
+    assert (run.returncode, error, out.count("127.0.0.1")) == (0, "", 3)
 
 
 def test_two_jobs_at_once_do_not_notice_each_other(job):

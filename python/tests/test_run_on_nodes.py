@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from jobs import SECRET, free_port, listens, until
+from jobs import MEETS, SECRET, free_port, listens, until
 from tern._control import ask
 from tern._run.coordination import identity
 from tern._run.job import words_of
@@ -22,6 +22,16 @@ def test_two_nodes_meet_by_a_secret(job):
     assert sorted(lines) == [
         f"[rank{rank}]: rank {rank} of 4 on node {node} has 10"
         for rank, node in enumerate(sorted(node_of(line) for line in lines))]
+
+
+def test_ranks_of_all_nodes_meet_where_pytorch_does(job):
+    (job.folder / "meets.py").write_text(MEETS)
+    lines = []
+    for run in job.nodes(2, "--nproc", "2", "meets.py"):
+        out, error = run.communicate()
+        assert (run.returncode, error) == (0, "")
+        lines += [line.split(": ")[1] for line in out.splitlines()]
+    assert len(lines) == 4 and len(set(lines)) == 1
 
 
 def node_of(line):

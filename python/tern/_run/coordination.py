@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 
 from ..errors import LaunchError, TernError
 from .output import outputs
+from .place import held_port
 from .ranks import GRACE_SECONDS
 from .rendezvous import NodeLostError, Server, expect, meet
 from .sealed import Sealed
@@ -209,10 +210,12 @@ async def _lead(server: Server, meeting: Meeting, nodes: list[Sealed]) -> tuple[
         raise LaunchError(f"{len(nodes)} of {count} nodes have come within {meeting.timeout:g} s; "
                           "start the job on all of them, or give --timeout a longer time") from None
     async with _others_refused(server, meeting):
-        return await _run_job(nodes, joins)
+        with held_port() as port:
+            return await _run_job(nodes, joins, port)
 
 
-async def _run_job(nodes: list[Sealed], joins: list[dict[str, Any]]) -> tuple[int, str]:
+async def _run_job(nodes: list[Sealed], joins: list[dict[str, Any]],
+                   master_port: int) -> tuple[int, str]:
     """From the places of all nodes to the status and reason of the end."""
     count = len(nodes)
     # The serving node is the first; others by the place they want, else as they have come.
@@ -223,7 +226,7 @@ async def _run_job(nodes: list[Sealed], joins: list[dict[str, Any]]) -> tuple[in
     cluster_key, run, first_rank = secrets.token_hex(32), secrets.token_hex(8), 0
     for index, (node, join) in enumerate(zip(nodes, joins)):
         await node.send({"kind": "place", "node": index, "first_rank": first_rank, "size": size,
-                         "cluster_key": cluster_key, "run": run})
+                         "cluster_key": cluster_key, "run": run, "master_port": master_port})
         first_rank += join["ranks"]
     ready = [await expect(node, "ready") for node in nodes]
     for node in nodes:

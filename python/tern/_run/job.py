@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from ..errors import LaunchError
 from ..launched import write_private
 from .coordination import Meeting, attend, identity, report_ready, take_place, told
-from .place import job_daemon, private_folder, shared_daemon
+from .place import held_port, job_daemon, private_folder, shared_daemon
 from .ranks import GRACE_SECONDS, Job, Ranks, exit_status
 from .rendezvous import expect
 from .sealed import Sealed
@@ -74,11 +74,11 @@ async def run(options: Options) -> int:
 
 
 async def _run_on_one_node(options: Options, stop: Stop) -> int:
-    with private_folder() as folder, shared_daemon() as client:
+    with private_folder() as folder, shared_daemon() as client, held_port() as port:
         write_private(folder / "group", client.mint())
         return await _run_ranks(Job(
             options.command, options.nproc, 0, options.nproc, 0, client.socket, folder / "group",
-            folder.name), stop)
+            folder.name, ("127.0.0.1", port)), stop)
 
 
 def words_of(command: list[str]) -> list[str]:
@@ -103,7 +103,8 @@ async def _take_part(node: Sealed, options: Options, meeting: Meeting, serves: b
         end = asyncio.create_task(expect(node, "end"))
         status = await _run_ranks(
             Job(options.command, options.nproc, place["first_rank"], place["size"], place["node"],
-                client.socket, folder / "group", place["run"]), stop, told(end))
+                client.socket, folder / "group", place["run"],
+                (meeting.host, place["master_port"])), stop, told(end))
         if end.done():
             return status
         await node.send({"kind": "ended", "status": status})

@@ -1,4 +1,5 @@
-"""What a node has for one job: a private folder, and on several nodes a daemon in it."""
+"""What a node has for one job: a private folder, on several nodes a daemon in it, and on the first
+node a port."""
 
 from __future__ import annotations
 
@@ -6,6 +7,7 @@ import contextlib
 import fcntl
 import pathlib
 import shutil
+import socket
 import subprocess
 import tempfile
 from collections.abc import Iterator
@@ -38,6 +40,17 @@ def private_folder() -> Iterator[pathlib.Path]:
             lock = stack.enter_context((folder / "lock").open("wb"))
             fcntl.flock(lock, fcntl.LOCK_EX)
         yield folder
+
+
+@contextlib.contextmanager
+def held_port() -> Iterator[int]:
+    """A port of this machine for a server of the ranks, which the system gives to nobody else while
+    the block runs. The server must allow that the address is reused (SO_REUSEADDR), as PyTorch's
+    store does: the port is bound here, without anybody who listens."""
+    with socket.socket() as holder:
+        holder.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        holder.bind(("", 0))
+        yield int(holder.getsockname()[1])
 
 
 @contextlib.contextmanager

@@ -22,7 +22,8 @@ _LINE_BYTES = 1 << 16
 
 
 class Job(NamedTuple):
-    """What this node's ranks need to know. `first_rank`: of this node."""
+    """What this node's ranks need to know. `first_rank`: of this node. `master`: host and port
+    where PyTorch's ranks meet."""
 
     command: list[str]
     local_size: int
@@ -32,6 +33,7 @@ class Job(NamedTuple):
     socket: str
     id_file: pathlib.Path
     run: str
+    master: tuple[str, int]
 
     def environment(self, local_rank: int) -> Mapping[str, str]:
         """Tern's variables and those that programs for torchrun look for."""
@@ -42,9 +44,12 @@ class Job(NamedTuple):
                "TERN_GROUP_ID_FILE": str(self.id_file), "RANK": rank,
                "WORLD_SIZE": str(self.size), "LOCAL_RANK": str(local_rank),
                "LOCAL_WORLD_SIZE": str(self.local_size), "GROUP_RANK": str(self.node)}
-        # As torchrun has it: threads of each rank for all cores would be in each other's way.
-        threads = {"OMP_NUM_THREADS": "1"} if self.local_size > 1 else {}
-        return {**threads, **os.environ, "PYTHONUNBUFFERED": "1", **own}
+        host, port = self.master
+        unless_set = {"MASTER_ADDR": host, "MASTER_PORT": str(port)}
+        if self.local_size > 1:
+            # As torchrun has it: threads of each rank for all cores would be in each other's way.
+            unless_set["OMP_NUM_THREADS"] = "1"
+        return {**unless_set, **os.environ, "PYTHONUNBUFFERED": "1", **own}
 
 
 def exit_status(returncode: int) -> int:

@@ -1,11 +1,11 @@
 """Where the nodes of a job meet: one serves, all others come to it.
 
 Messages, in order: `join` from each node (ranks, wanted place, how many nodes, the job's identity),
-`place` to each (node, first rank, size, cluster key), `ready` from each, `group` to each (the
-group's id), `ended` from each (exit status), and `end` to each with the status of the job. A
-connection that is lost after its `join` counts as a node that has failed. A `join` of another job,
-or one more than the job has nodes, is answered by `refused` (reason). So the server listens until
-the job ends.
+`place` to each (node, first rank, size, cluster key, a port of the serving node), `ready` from
+each, `group` to each (the group's id), `ended` from each (exit status), and `end` to each with the
+status of the job. A connection that is lost after its `join` counts as a node that has failed. A
+`join` of another job, or one more than the job has nodes, is answered by `refused` (reason). So the
+server listens until the job ends.
 
 A stranger has _HANDSHAKE_SECONDS for the proof, on one of _MAX_STRANGERS connections. For a further
 one the oldest of the address goes that has most. An address that has as many as any does not get
