@@ -14,12 +14,13 @@ import torch.distributed as dist
 
 _PYTHON_KEY = torch._C.DispatchKey.Python
 
-_NAMES = ("allreduce", "allreduce_coalesced", "broadcast", "reduce", "allgather",
-          "all_gather_single", "_allgather_base", "all_gather_single_coalesced",
-          "allgather_into_tensor_coalesced", "allgather_coalesced", "reduce_scatter",
-          "reduce_scatter_single", "_reduce_scatter_base", "reduce_scatter_single_coalesced",
-          "reduce_scatter_tensor_coalesced", "all_to_all_single", "alltoall_base", "alltoall",
-          "gather", "scatter", "barrier", "send", "recv", "recv_anysource")
+# The operations of a backend.
+NAMES = ("allreduce", "allreduce_coalesced", "broadcast", "reduce", "allgather",
+         "all_gather_single", "_allgather_base", "all_gather_single_coalesced",
+         "allgather_into_tensor_coalesced", "allgather_coalesced", "reduce_scatter",
+         "reduce_scatter_single", "_reduce_scatter_base", "reduce_scatter_single_coalesced",
+         "reduce_scatter_tensor_coalesced", "all_to_all_single", "alltoall_base", "alltoall",
+         "gather", "scatter", "barrier", "send", "recv", "recv_anysource")
 
 
 def is_looked_at(arguments: Any) -> bool:
@@ -38,7 +39,7 @@ def _has_subclass(value: Any) -> bool:
 def through_dispatcher(cls: type) -> type:
     """Has operations of a process group in Python that are looked at go through the one of C++
     that its `dispatched` is."""
-    for name in _NAMES:
+    for name in NAMES:
         setattr(cls, name, _chosen(name, getattr(cls, name)))
     return cls
 

@@ -17,6 +17,7 @@ from ..errors import TernError, WaitTimeoutError
 from ..ticket import Ticket
 from .executors import Executor
 from .failures import as_torch
+from .untraced import leave_untraced
 
 # Futures are completed by threads of their own: a callback may wait for the next operation, which
 # must then be completed by another one. A group has at most so many operations in flight.
@@ -216,6 +217,9 @@ class TernWork(dist.Work):
 
     def __repr__(self) -> str:
         return f"<tern.torch {self._name}, {'ended' if self._ended.is_set() else 'running'}>"
+
+
+leave_untraced(TernWork, ("wait", "is_completed", "result", "get_future"))
 
 
 def has_ended(ticket: Ticket) -> bool:
