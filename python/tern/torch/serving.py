@@ -59,6 +59,7 @@ class ParameterServer:
                                 "server keeps f32 in the processor's memory")
         submissions = submissions_of(dist.group.WORLD if process_group is None else process_group)
         self._submissions = submissions
+        self._has_stepped = False
         recipes = {"large": (push_recipe or "raw", pull_recipe or "raw"), "small": ("raw", "raw")}
         self._vectors: list[_Vector] = []
         try:
@@ -83,6 +84,7 @@ class ParameterServer:
         """Averages the gradients, lets the owners step, and brings all copies of the model up to
         date. All ranks call it. A parameter without a gradient counts with zeros. Raises
         RankLostError and the other errors of an operation."""
+        self._has_stepped = True
         self._all("push", [vector.push() for vector in self._vectors])
         before = [vector.kept.detach().clone() for vector in self._vectors]
         self.optimizer.step()
@@ -107,7 +109,10 @@ class ParameterServer:
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Continues with this rank's own part, on as many ranks as then, with nothing owed. All
-        ranks call it. Raises ValueError for a part of another size."""
+        ranks call it, before the first step: what the recipes owe after one is of another model.
+        Raises RuntimeError after the first step, ValueError for a part of another size."""
+        if self._has_stepped:
+            raise RuntimeError("load the state before the first step")
         if [len(kept) for kept in state["kept"]] != [len(each.kept) for each in self._vectors]:
             raise ValueError("the state is of another part of the model: load each rank's own, on "
                              "as many ranks as then")
@@ -138,7 +143,7 @@ class _Vector:
         for parameter, part in zip(parameters, self.copy.split([*map(torch.numel, parameters)])):
             parameter.data = part.view(parameter.shape)
         self.kept = nn.Parameter(self.copy[served.shard].clone())
-        self.kept.grad = submissions.buffer(len(self.kept), torch.float32)
+        self._kept_gradient = submissions.buffer(len(self.kept), torch.float32)
 
     def push(self) -> Callable[[], Any]:
         for parameter, part in zip(self.parameters,
@@ -147,8 +152,9 @@ class _Vector:
                 part.zero_()
             else:
                 part.copy_(parameter.grad.reshape(-1))
-        assert self.kept.grad is not None
-        x, out = view(self._gradient, "the gradients"), view(self.kept.grad, "the average")
+        # The optimizer's own zero_grad() takes it away.
+        self.kept.grad = self._kept_gradient
+        x, out = view(self._gradient, "the gradients"), view(self._kept_gradient, "the average")
         return lambda: self.served.push(x.array, out=out.array)
 
     def pull(self, before: torch.Tensor) -> Callable[[], Any]:

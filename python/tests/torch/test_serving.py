@@ -121,12 +121,40 @@ def test_a_checkpoint_goes_on(two_nodes, tmp_path):
         model = network()
         server = tern.torch.ParameterServer(model, adam, name="second")
         state = torch.load(tmp_path / f"{rank}.pt")
-        server.load_state_dict(state)
-        same(train(server, model, rank, range(3, 6)), wanted)
         with pytest.raises(ValueError, match="load each rank's own"):
             server.load_state_dict(state | {"kept": [torch.ones(3)]})
+        server.load_state_dict(state)
+        same(train(server, model, rank, range(3, 6)), wanted)
 
     run_ranks(two_nodes, 2, work)
+
+
+def test_no_state_is_loaded_where_a_recipe_owes_for_another_model(two_nodes):
+    def work(rank):
+        model = network()
+        server = tern.torch.ParameterServer(model, sgd, pull_recipe="int:bits=4")
+        state = server.state_dict()
+        train(server, model, rank, range(2))
+        with pytest.raises(RuntimeError, match="before the first step"):
+            server.load_state_dict(state)
+
+    run_ranks(two_nodes, 2, work)
+
+
+def test_the_optimizer_may_forget_its_gradients(two_nodes):
+    def work(forgets):
+        def on(rank):
+            model = network()
+            server = tern.torch.ParameterServer(model, sgd)
+            found = []
+            for step in range(3):
+                if forgets:
+                    server.optimizer.zero_grad()
+                found = train(server, model, rank, range(step, step + 1))
+            return found
+        return on
+
+    same(run_ranks(two_nodes, 2, work(True))[0], run_ranks(two_nodes, 2, work(False))[0])
 
 
 def test_what_is_refused_by_name(two_nodes):
