@@ -81,6 +81,8 @@ class HostBuckets:
 
 
 def split(buffer: torch.Tensor, parameters: list[torch.Tensor]) -> tuple[torch.Tensor, ...]:
-    """The gradients in a bucket's buffer, where they lie one after the other."""
-    parts: tuple[torch.Tensor, ...] = buffer.split([each.numel() for each in parameters])
+    """The gradients in a bucket's buffer, where they lie one after the other; DDP lays out those of
+    complex parameters as pairs of real numbers."""
+    parts: tuple[torch.Tensor, ...] = buffer.split(
+        [each.numel() * (2 if each.is_complex() else 1) for each in parameters])
     return parts

@@ -284,6 +284,32 @@ def test_types_and_exemptions(two_nodes):
     run_ranks(two_nodes, 2, work)
 
 
+def test_complex_parameters_stay_exact(two_nodes):
+    class Spectrum(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.before = nn.Linear(WIDTH, WIDTH)
+            self.weight = nn.Parameter(torch.randn(WIDTH, WIDTH, dtype=torch.complex64))
+
+        def forward(self, x):
+            return (torch.fft.fft(self.before(x)) @ self.weight).abs()
+
+    def work(rank):
+        found = []
+        for recipe in (None, "int:bits=8"):
+            torch.manual_seed(0)
+            model = DistributedDataParallel(Spectrum())
+            if recipe:
+                compressed = tern.torch.compress(model, recipe=recipe)
+                assert set(compressed.stats()) == {"before.weight"}
+            found.append(train(model, rank, 2))
+        for exact, compressed in zip(*found):
+            assert torch.equal(exact["weight"], compressed["weight"])
+            assert not torch.equal(exact["before.weight"], compressed["before.weight"])
+
+    run_ranks(two_nodes, 2, work)
+
+
 def test_what_compress_says_and_refuses(two_nodes, caplog):
     def work(rank):
         lines = []
