@@ -16,7 +16,7 @@ from typing import Any
 
 from ..client import Client
 from ..connecting import connect
-from ..errors import LaunchError, TernError
+from ..errors import ClosedError, DaemonLostError, LaunchError, TernError
 from ..group import Group
 
 _FAILED = "failed: "
@@ -29,7 +29,8 @@ _clients: weakref.WeakValueDictionary[int, Client] = weakref.WeakValueDictionary
 
 
 def shared_client() -> Client:
-    """This process's connection to its daemon, which ends with the last group that uses it.
+    """This process's connection to its daemon, which ends with the last group that uses it. Where
+    the daemon has ended since, a new one, to that which serves now.
 
     $TERN_ARENA_BYTES is the address space for tensors in flight, in bytes (0 or none: 1 GiB, or a
     quarter of the machine's memory if that is less).
@@ -37,10 +38,19 @@ def shared_client() -> Client:
     """
     with _lock:
         client = _clients.get(os.getpid())
-        if client is None or not client.connected:
+        if client is None or not _is_served(client):
             client = connect(arena_bytes=_arena_bytes())
             _clients[os.getpid()] = client
         return client
+
+
+def _is_served(client: Client) -> bool:
+    """Whether its daemon is still there. An id that nobody joins by leaves nothing behind."""
+    try:
+        client.mint()
+    except (ClosedError, DaemonLostError):
+        return False
+    return True
 
 
 def _arena_bytes() -> int:

@@ -2,6 +2,7 @@
 
 import copy
 import datetime
+import multiprocessing
 import os
 import signal
 
@@ -14,8 +15,11 @@ from torch.nn.parallel import DistributedDataParallel
 
 import tern
 import tern.torch
+from cluster import daemons
 from ranks import RankFailed, answer_of, run_ranks, start_ranks
 from tern.torch.backend import has_python_backends
+
+fork = multiprocessing.get_context("fork")
 
 
 def test_new_groups_of_some_ranks(two_nodes):
@@ -80,6 +84,34 @@ def test_a_group_ends_and_begins_again_with_the_same_store(two_nodes):
             assert torch.equal(x, torch.full((2,), 3.0))
 
     run_ranks(two_nodes, 3, work)
+
+
+def test_a_group_begins_again_when_its_daemons_have():
+    """In processes in which something still refers to the group of before: a model of DDP."""
+    stepped, restarted = fork.Barrier(3), fork.Event()
+
+    def work(rank):
+        store = dist.PrefixStore("again", dist.distributed_c10d._get_default_store())
+        model = DistributedDataParallel(torch.nn.Linear(3, 3))
+        model(torch.ones(1, 3)).sum().backward()
+        stepped.wait()
+        restarted.wait()
+        dist.destroy_process_group()
+        dist.init_process_group("tern", store=store, rank=rank, world_size=2)
+        x = torch.ones(2)
+        dist.all_reduce(x)
+        assert torch.equal(x, torch.full((2,), 2.0))
+        assert model.process_group is not dist.group.WORLD
+
+    with daemons(2) as nodes:
+        ranks = start_ranks(nodes, 2, work)
+        stepped.wait()
+        for node in nodes:
+            node.kill()
+            node.start()
+        restarted.set()
+        for rank in ranks:
+            answer_of(*rank)
 
 
 def test_a_monitored_barrier_is_one_again_with_the_same_store(two_nodes):
