@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, overload
 
 import torch
@@ -165,6 +165,16 @@ class Compression:
                 f"{lossy / 1e6:.1f} of {every / 1e6:.1f} MB travel by {how}; exact: "
                 f"{exact or 'none'}" + ("; all ranks are on one node, which nothing leaves"
                                         if nodes == 1 else f"; {nodes} nodes") + self._where)
+
+    def __deepcopy__(self, _: dict[int, Any]) -> Compression:
+        """Itself. A copy of a model of DDP, as torch.optim.swa_utils.AveragedModel makes one, has
+        DDP's list of hooks, and calls none of them: it averages exactly."""
+        return self
+
+    def __reduce__(self) -> tuple[Callable[[], None], tuple[()]]:
+        """None, in place of what belongs to this process: a model that is loaded from a file
+        averages exactly too, until compress() is called for it."""
+        return type(None), ()
 
     def stats(self) -> dict[str, TensorStats]:
         """What has happened to each compressed parameter on this node, by name."""

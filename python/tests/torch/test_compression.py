@@ -1,6 +1,7 @@
 """tern.torch.compress(): what travels how, what is remembered, and for whom."""
 
 import collections
+import copy
 import logging
 import os
 import signal
@@ -306,6 +307,30 @@ def test_complex_parameters_stay_exact(two_nodes):
         for exact, compressed in zip(*found):
             assert torch.equal(exact["weight"], compressed["weight"])
             assert not torch.equal(exact["before.weight"], compressed["before.weight"])
+
+    run_ranks(two_nodes, 2, work)
+
+
+def test_a_model_is_copied_averaged_and_saved(two_nodes, tmp_path):
+    """The copies and what is loaded average exactly, as models that never were compressed."""
+    def work(rank):
+        wanted = train(model_of(), rank, 1)
+        model = model_of()
+        compressed = tern.torch.compress(model, recipe="3lc:s=1")
+        averaged = torch.optim.swa_utils.AveragedModel(model)
+        averaged.update_parameters(model)
+        copied = copy.deepcopy(model)
+        torch.save(model, tmp_path / f"{rank}.pt")
+        loaded = torch.load(tmp_path / f"{rank}.pt", weights_only=False)
+        for other in (averaged.module, copied, loaded):
+            same(train(other, rank, 1), wanted)
+        assert all(stats.ops == 0 for stats in compressed.stats().values())
+        again = tern.torch.compress(loaded, recipe="3lc:s=1", name="loaded")
+        train(model, rank, 1)
+        train(loaded, rank, 1)
+        dist.barrier()
+        for each in (compressed, again):
+            assert all(stats.ops == 1 for stats in each.stats().values())
 
     run_ranks(two_nodes, 2, work)
 
