@@ -16,7 +16,7 @@ from ..errors import TernError
 from ..statistics import TensorStats
 from ..tensor import Tensor
 from . import checkpoints
-from .declared_names import declared_name
+from .declared_names import declared_name, name_among
 from .device_buckets import DeviceBuckets
 from .exemption import Rule, reasons
 from .failures import as_torch
@@ -123,7 +123,7 @@ class Compression:
                            for own, parameter in parameters.items()}
         self._submissions = submissions_of(model.process_group)
         self._scales = LossScales(scaler)
-        self._name = name
+        self._name = name_among(name, model.process_group)
         self._trained = {own: parameters[own] for own in self._reasons}
         self._copies = False
         self._gains = Gains(self._traffic) if recipe == "auto" else None

@@ -1,4 +1,16 @@
-"""The names under which parameters are declared."""
+"""The names under which parameters are declared.
+
+A daemon may keep what a recipe owes for the next declaration of the same name (state_ttl). A node
+may have ranks of several groups that average a model, or parts of one: these must have names of
+their own, the same in every run.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from typing import Any
+
+import torch.distributed as dist
 
 _BYTES = 127  # of a declaration
 
@@ -11,3 +23,14 @@ def declared_name(model: str, own: str) -> str:
         raise ValueError(f"the parameter {full} has a name of more than {_BYTES} bytes; exempt it, "
                          "or give its module a shorter name")
     return full
+
+
+def name_among(model: str, process_group: Any) -> str:
+    """The name of a model that this process group averages: of a group of all ranks, as it is."""
+    ranks = dist.get_process_group_ranks(process_group)
+    return model if len(ranks) == dist.get_world_size() else name_of_part(model, str(ranks))
+
+
+def name_of_part(model: str, part: str) -> str:
+    """`part`: what tells it from others, of any length."""
+    return f"{model}@{hashlib.sha256(part.encode()).hexdigest()[:8]}"

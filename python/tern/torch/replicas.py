@@ -22,7 +22,7 @@ from ..statistics import TensorStats
 from ..tensor import Tensor
 from . import checkpoints, on_device
 from .columns import Column, ColumnsOf
-from .declared_names import declared_name
+from .declared_names import declared_name, name_of_part
 from .device_starts import Streams
 from .exemption import Rule, reasons
 from .failures import as_torch
@@ -46,7 +46,7 @@ class ReplicatedCompression:
 
     def __init__(self, model: Any, recipe: str, level: str, exempt: Rule | Sequence[str] | None, *,
                  scaler: Any, replicas: Any, name: str) -> None:
-        self._name, self._recipe = name, recipe
+        self._recipe = recipe
         self._level = level if recipe == "auto" else None
         self._reasons = reasons(model, exempt)
         modules = [(own, module) for own, module in model.named_modules() if is_sharded(module)]
@@ -56,11 +56,12 @@ class ReplicatedCompression:
         self._submissions = submissions_of(replicas)
         names = {id(parameter): own for own, parameter in model.named_parameters()}
         orders = [ColumnsOf(module, own, names) for own, module in modules]
-        for order in orders:
-            for own in order.names:
-                declared_name(name, own)
         self._shard = _agreed_shard(self._submissions, model, modules,
                                     set(dist.get_process_group_ranks(replicas)))
+        self._name = name_of_part(name, self._shard["place"])
+        for order in orders:
+            for own in order.names:
+                declared_name(self._name, own)
         self._gpu = on_device.GroupOnDevice(self._submissions)
         self._streams: Streams | None = None  # once something is encoded on the GPU
         self._scales = LossScales(scaler)

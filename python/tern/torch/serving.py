@@ -60,6 +60,8 @@ class ParameterServer:
         submissions = submissions_of(dist.group.WORLD if process_group is None else process_group)
         self._submissions = submissions
         self._has_stepped = False
+        # What recipes owe is of this very model: none of an earlier run's that a daemon has kept.
+        among = f"{name}@{submissions.group._uid}"
         recipes = {"large": (push_recipe or "raw", pull_recipe or "raw"), "small": ("raw", "raw")}
         self._vectors: list[_Vector] = []
         try:
@@ -69,7 +71,7 @@ class ParameterServer:
                 if own_kind:
                     count = sum(map(torch.numel, own_kind))
                     served = submissions.group.push_pull(
-                        f"{name}/{kind}", count, server=server, push_recipe=push, pull_recipe=pull)
+                        f"{among}/{kind}", count, server=server, push_recipe=push, pull_recipe=pull)
                     self._vectors.append(_Vector(submissions, own_kind, served))
         except TernError as error:
             raise as_torch(error) from None

@@ -22,7 +22,7 @@ from ..tensor import Tensor
 from . import checkpoints
 from .batches import Batches
 from .columns import Column, ColumnsOf, runs
-from .declared_names import declared_name
+from .declared_names import declared_name, name_among
 from .exemption import Rule, reasons
 from .failures import as_torch
 from .gains import Gains, Traffic
@@ -56,6 +56,7 @@ class ShardedCompression:
         self._names = {id(parameter): own for own, parameter in model.named_parameters()}
         self._placed: set[str] = set()
         self._groups: dict[int, tuple[Any, Submissions]] = {}
+        self._names_among: dict[Submissions, str] = {}
         self._tensors: dict[str, Tensor] = {}
         self._scales = LossScales(scaler)
         self._loaded = checkpoints.LateStates()
@@ -141,7 +142,9 @@ class ShardedCompression:
 
     def submissions_of(self, group: Any) -> Submissions:
         if id(group) not in self._groups:
-            self._groups[id(group)] = group, submissions_of(group)
+            submissions = submissions_of(group)
+            self._groups[id(group)] = group, submissions
+            self._names_among[submissions] = name_among(self._name, group)
         return self._groups[id(group)][1]
 
     def may_lose(self, parameter: str) -> bool:
@@ -193,7 +196,8 @@ class ShardedCompression:
                 known.release()
                 _log.warning("compress: %s is sharded anew; what its recipe owed is forgotten", key)
             tensor = group.declare(
-                declared_name(self._name, key), count, str(example.dtype).removeprefix("torch."),
+                declared_name(self._names_among[submissions], key), count,
+                str(example.dtype).removeprefix("torch."),
                 role="gradient" if kind == _GRADIENT else "delta", recipe=recipe, level=level)
             self._tensors[key] = tensor
             self._loaded.give(submissions, key, tensor)
