@@ -61,11 +61,14 @@ class TernBackend(Collectives, c10d.Backend):
 
     name = getBackendName
 
-    def supports_tensor_alloc(self, _: Any) -> bool:
-        return True
+    def supports_tensor_alloc(self, device: Any) -> bool:
+        return torch.device(device).type == "cpu"
 
     def allocate_tensor(self, size: int, *, dtype: torch.dtype, device: Any) -> torch.Tensor:
-        """A tensor in the arena, which the daemon reads and writes without a copy."""
+        """A tensor in the arena, which the daemon reads and writes without a copy. Raises
+        ValueError for a device other than the processor."""
+        if not self.supports_tensor_alloc(device):
+            raise ValueError(f"the arena is the processor's memory, and has no tensors of {device}")
         return self._submissions.buffer(size, dtype)
 
     def shutdown(self) -> None:

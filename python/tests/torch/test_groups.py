@@ -325,3 +325,17 @@ def test_fsdp_takes_its_memory_from_the_arena(two_nodes):
             torch.testing.assert_close(sharded.grad.full_tensor(), whole.grad)
 
     run_ranks(two_nodes, 2, work)
+
+
+@pytest.mark.skipif(not has_python_backends(), reason="PyTorch 2.14 asks backends in Python")
+def test_the_arena_has_tensors_of_the_processor_alone(two_nodes):
+    def work(rank):
+        backend = dist.group.WORLD._get_backend(torch.device("cpu"))
+        assert backend.supports_tensor_alloc(torch.device("cpu"))
+        assert not backend.supports_tensor_alloc(torch.device("cuda", 0))
+        found = backend.allocate_tensor(3, dtype=torch.int64, device=torch.device("cpu"))
+        assert found.shape == (3,) and found.dtype == torch.int64
+        with pytest.raises(ValueError, match="no tensors of cuda:0"):
+            backend.allocate_tensor(3, dtype=torch.int64, device=torch.device("cuda", 0))
+
+    run_ranks(two_nodes, 2, work)
