@@ -18,7 +18,7 @@ from ..tensor import Tensor
 from . import checkpoints
 from .declared_names import declared_name, name_among
 from .device_buckets import DeviceBuckets
-from .exemption import Rule, reasons
+from .exemption import Rule, averaged_parameters, reasons
 from .failures import as_torch
 from .gains import Gains, Traffic
 from .grouping import submissions_of
@@ -117,8 +117,9 @@ class Compression:
     def __init__(self, model: DistributedDataParallel, recipe: str, level: str,
                  exempt: Rule | Sequence[str] | None, *, scaler: Any, name: str) -> None:
         self._recipe, self._level = recipe, level
-        parameters = dict(model.module.named_parameters())
-        self._reasons = reasons(model.module, exempt)
+        parameters = averaged_parameters(model)
+        self._reasons = {own: reason for own, reason in reasons(model.module, exempt).items()
+                         if own in parameters}
         self._raw_bytes = {own: parameter.numel() * parameter.element_size()
                            for own, parameter in parameters.items()}
         self._submissions = submissions_of(model.process_group)

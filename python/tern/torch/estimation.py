@@ -15,7 +15,7 @@ from torch.nn.parallel import DistributedDataParallel
 from ..errors import TernError
 from ..tensor import Tensor
 from .batches import Batches
-from .exemption import Rule, reasons
+from .exemption import Rule, averaged_parameters, reasons
 from .failures import as_torch
 from .grouping import submissions_of
 from .operands import view
@@ -188,7 +188,7 @@ class _Trial:
         return model.module
 
     def _found(self, model: Any) -> dict[str, Any]:
-        return dict(model.module.named_parameters())
+        return averaged_parameters(model)
 
     def _group_of(self, model: Any) -> Any:
         return model.process_group

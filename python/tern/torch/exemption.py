@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 
 import torch
 from torch import nn
+from torch.nn.parallel import DistributedDataParallel
 
 # Below this, and so says the daemon's setting lossy_min_bytes, a tensor travels as it is anyway.
 SMALL_BYTES = 8 << 10
@@ -30,6 +31,12 @@ def reasons(model: nn.Module, exempt: Rule | Sequence[str] | None) -> dict[str, 
              for parameter in module.parameters(recurse=False)}
     return {name: _reason(name, parameter, id(parameter) in norms, exempt)
             for name, parameter in model.named_parameters() if parameter.requires_grad}
+
+
+def averaged_parameters(model: DistributedDataParallel) -> dict[str, nn.Parameter]:
+    """Those that DDP has not been told to ignore, by their names in the model that it wraps."""
+    return {name: parameter for name, parameter in model.module.named_parameters()
+            if name not in model.parameters_to_ignore}
 
 
 def _reason(name: str, parameter: torch.Tensor, of_norm: bool,

@@ -34,4 +34,7 @@ def submissions_of(process_group: Any) -> Submissions:
     for other, (_, failure) in enumerate(told):
         if failure:
             raise as_torch(LaunchError(f"rank {other} has no group of Tern: {failure}"))
-    return Submissions(client.join(told[0][0], rank, size))
+    try:
+        return Submissions(client.join(told[0][0], rank, size))
+    except TernError as error:
+        raise as_torch(error) from None

@@ -18,6 +18,7 @@ from ..client import Client
 from ..connecting import connect
 from ..errors import ClosedError, DaemonLostError, LaunchError, TernError
 from ..group import Group
+from .failures import as_torch
 
 _FAILED = "failed: "
 # The daemon takes no longer op_timeout.
@@ -65,7 +66,14 @@ def _arena_bytes() -> int:
 def meet(store: Any, rank: int, size: int, timeout: timedelta) -> Group:
     """Joins as `rank` of `size`. `timeout`: for the others to come, and later for each operation to
     be submitted by all ranks. Raises the errors of connect() and Client.join(), those of the store,
-    and LaunchError where the first rank cannot mint."""
+    and LaunchError where the first rank cannot mint; Tern's are DistBackendErrors too."""
+    try:
+        return _meet(store, rank, size, timeout)
+    except TernError as error:
+        raise as_torch(error) from None
+
+
+def _meet(store: Any, rank: int, size: int, timeout: timedelta) -> Group:
     seconds = min(timeout.total_seconds(), _LONGEST_S)
     if rank == 0:
         client, group_id = _mint(store, size)

@@ -335,6 +335,25 @@ def test_a_model_is_copied_averaged_and_saved(two_nodes, tmp_path):
     run_ranks(two_nodes, 2, work)
 
 
+def test_parameters_that_ddp_ignores_are_left_out(two_nodes):
+    def work(rank):
+        inner = Layers()
+        DistributedDataParallel._set_params_and_buffers_to_ignore_for_model(
+            inner, ["layers.1.weight", "norm.bias"])
+        model = DistributedDataParallel(inner)
+        left = {f"layers.{layer}.weight" for layer in (0, 2, 3)}
+        found = tern.torch.estimate(model, ("raw",), rounds=1)
+        assert found.lossy_bytes == 3 * 4 * WIDTH * WIDTH and "norm.bias" not in found.exact
+        compressed = tern.torch.compress(model, recipe="3lc:s=1")
+        assert set(compressed.stats()) == left
+        assert "compress: 3 of 8 parameters" in compressed.describe()
+        train(model, rank, 2)
+        dist.barrier()
+        assert all(stats.ops == 2 for stats in compressed.stats().values())
+
+    run_ranks(two_nodes, 2, work)
+
+
 def test_what_compress_says_and_refuses(two_nodes, caplog):
     def work(rank):
         lines = []

@@ -109,6 +109,25 @@ def test_gradients_may_begin_anywhere(two_nodes, exact):
         same(found, wanted)
 
 
+class Ignoring(Odd):
+    """With parameters that DDP leaves alone: a large one, and one that would stay exact."""
+
+    def __init__(self):
+        super().__init__()
+        ignored = {"layers.2.weight", "layers.4.bias"}
+        DistributedDataParallel._set_params_and_buffers_to_ignore_for_model(self, ignored)
+
+
+def test_parameters_that_ddp_ignores_are_nobodys(two_nodes):
+    options = {"kind": Ignoring, "exempt": lambda name, parameter: parameter.dim() == 1}
+    for found, wanted in zip(trained(two_nodes, {0, 1}, **options),
+                             trained(two_nodes, set(), **options)):
+        own = [{name: step.pop(name) for name in ("layers.2.weight", "layers.4.bias")}
+               for step in (*found, *wanted)]
+        assert len(own) == 8
+        same(found, wanted)
+
+
 def test_more_operations_than_places_and_nothing_exact(two_nodes):
     options = {"buckets_mb": 25, "exempt": lambda name, parameter: False}
     for found, wanted in zip(trained(two_nodes, {0, 1}, **options),

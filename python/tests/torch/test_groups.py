@@ -17,6 +17,7 @@ import tern
 import tern.torch
 from cluster import daemons
 from ranks import RankFailed, answer_of, run_ranks, start_ranks
+from tern.torch import grouping, meeting
 from tern.torch.backend import has_python_backends
 
 fork = multiprocessing.get_context("fork")
@@ -202,6 +203,47 @@ def test_a_rank_that_dies_in_backward_is_named_on_every_other(two_nodes):
     for rank in (0, 2):
         with pytest.raises(RankFailed, match="RankLostError.*rank 1"):
             answer_of(*ranks[rank])
+
+
+@pytest.mark.parametrize("recipe", [None, "3lc:s=1"])
+def test_a_failure_in_the_backward_pass_of_ddp_has_its_class_in_the_text(two_nodes, recipe):
+    """And what comes after it raises the class."""
+    def work(rank):
+        torch.manual_seed(0)
+        model = DistributedDataParallel(torch.nn.Linear(100, 100))
+        if recipe:
+            tern.torch.compress(model, recipe=recipe)
+        loss = model(torch.ones(2, 100)).sum()
+        if rank == 1:
+            os.kill(os.getpid(), signal.SIGKILL)
+        with pytest.raises(RuntimeError, match="RankLostError: .*rank 1") as raised:
+            loss.backward()
+        assert type(raised.value) is RuntimeError
+        with pytest.raises(tern.RankLostError, match="rank 1") as raised:
+            dist.barrier()
+        assert isinstance(raised.value, dist.DistBackendError)
+        os._exit(0)
+
+    for rank in start_ranks(two_nodes, 2, work):
+        with pytest.raises(EOFError):
+            answer_of(*rank)
+
+
+def test_errors_of_a_group_that_does_not_come_about_are_torchs_too(two_nodes):
+    def work(rank):
+        soon = datetime.timedelta(milliseconds=100)
+        with pytest.raises(tern.WaitTimeoutError, match="rank 1") as raised:
+            meeting.meet(dist.HashStore(), 0, 2, soon)
+        assert isinstance(raised.value, dist.DistBackendError)
+        # In a process that ends with the test.
+        client = grouping.shared_client()
+        client.mint = lambda: "no id"
+        grouping.shared_client = lambda: client
+        with pytest.raises(tern.InvalidArgumentError) as raised:
+            grouping.submissions_of(dist.new_group(backend="gloo"))
+        assert isinstance(raised.value, dist.DistBackendError)
+
+    run_ranks(two_nodes, 1, work)
 
 
 def test_a_rank_that_does_not_come_is_named(two_nodes):
