@@ -369,9 +369,17 @@ def test_what_compress_says_and_refuses(two_nodes, caplog):
             tern.torch.compress(model_of(), recipe="nosuch", name="bad")
         with pytest.raises(TypeError, match="wrap the model first"):
             tern.torch.compress(nn.Linear(2, 2))
-        return lines
+        told = list(lines)
+        for options in ({"recipe": "3lc:s=1"}, {"exempt": ["layers.*"]}):
+            model = model_of(find_unused_parameters=True)
+            tern.torch.compress(model, name="unused", **options)
+            told.append([line for line in lines if "find_unused_parameters" in line])
+            lines.clear()
+        return told
 
-    for lines in run_ranks(two_nodes, 2, work):
+    for *lines, warned, kept in run_ranks(two_nodes, 2, work):
+        assert len(warned) == 1 and "no rank uses" in warned[0]
+        assert kept == []
         assert lines == ["compress: 4 of 10 parameters with 0.1 of 0.1 MB travel by auto, level "
                          "balanced; exact: 4 a bias, 2 of a normalization; 2 nodes"]
 
