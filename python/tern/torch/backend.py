@@ -62,7 +62,8 @@ class TernBackend(Collectives, c10d.Backend):
     name = getBackendName
 
     def supports_tensor_alloc(self, device: Any) -> bool:
-        return torch.device(device).type == "cpu"
+        kind: str = torch.device(device).type
+        return kind == "cpu"
 
     def allocate_tensor(self, size: int, *, dtype: torch.dtype, device: Any) -> torch.Tensor:
         """A tensor in the arena, which the daemon reads and writes without a copy. Raises

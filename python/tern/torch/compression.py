@@ -105,7 +105,7 @@ def compress(model: Any, recipe: str = "auto", level: str = "balanced",
     # What is copied from a GPU is likely not what was wanted.
     _log.log(logging.WARNING if compression.copies else logging.INFO, "%s", compression.describe())
     if model.find_unused_parameters and compression.stats():
-        _log.warning("compress: with find_unused_parameters=True what a recipe owes for a parameter "
+        _log.warning("compress: with find_unused_parameters=True what a recipe owes to a parameter "
                      "is lost in a step in which no rank uses it: DDP leaves out what arrives then")
     return compression
 

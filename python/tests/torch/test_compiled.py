@@ -8,6 +8,8 @@ import pytest
 import torch
 import torch.distributed as dist
 from test_compression import WIDTH, gradients, model_of
+from test_sharded import gradients as sharded_gradients
+from test_sharded import models
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
@@ -66,6 +68,26 @@ def test_a_step_is_compiled_with_its_backward_pass(two_nodes, recipe):
     first, second = run_ranks(two_nodes, 2, work)
     for one, other in zip(first, second):
         assert torch.equal(one, other)
+
+
+@pytest.mark.parametrize("options", [{}, {"recipe": "3lc:s=1", "gather_recipe": "none(bf16)"}])
+def test_a_sharded_model_is_compiled(two_nodes, options):
+    def work(rank):
+        found = []
+        for name in ("plain", "compiled"):
+            model, _ = models(2)
+            if options:
+                tern.torch.compress(model, name=name, **options)
+            called = torch.compile(model, backend="eager") if name == "compiled" else model
+            for step in range(3):
+                model.zero_grad()
+                called(batch(rank, step)).square().sum().backward()
+                found.append(sharded_gradients(model))
+        for one, other in zip(found[:3], found[3:]):
+            for parameter in one:
+                torch.testing.assert_close(one[parameter], other[parameter])
+
+    run_ranks(two_nodes, 2, work)
 
 
 def test_a_compiled_function_calls_collectives(two_nodes):

@@ -1,7 +1,6 @@
 """tern.torch.compress(): what travels how, what is remembered, and for whom."""
 
 import collections
-import copy
 import logging
 import os
 import signal
@@ -241,33 +240,6 @@ def test_the_residual_follows_the_loss_scale(two_nodes):
         assert torch.equal(4 * plain[name], scaled[name]), name
 
 
-@pytest.mark.parametrize("options", [{"find_unused_parameters": True}, {"static_graph": True},
-                                     {"gradient_as_bucket_view": True}], ids=str)
-def test_the_options_of_ddp(two_nodes, options):
-    class Sometimes(nn.Module):
-        def __init__(self):
-            super().__init__()
-            self.used, self.unused = Layers(2), nn.Linear(WIDTH, WIDTH)
-
-        def forward(self, x):
-            return self.used(x)
-
-    def work(rank):
-        torch.manual_seed(0)
-        inner = Sometimes() if options.get("find_unused_parameters") else Layers()
-        model = DistributedDataParallel(inner, **options)
-        tern.torch.compress(model, recipe="3lc:s=1")
-        for _ in range(3):
-            model.zero_grad()
-            model(torch.randn(4, WIDTH)).square().sum().backward()
-        return [parameter.grad for parameter in model.parameters() if parameter.grad is not None]
-
-    first, second = run_ranks(two_nodes, 2, work)
-    assert len(first) >= 6
-    for one, other in zip(first, second):
-        assert torch.equal(one, other)
-
-
 def test_types_and_exemptions(two_nodes):
     def work(rank):
         model = DistributedDataParallel(Layers().to(torch.bfloat16))
@@ -281,75 +253,6 @@ def test_types_and_exemptions(two_nodes):
         double = DistributedDataParallel(nn.Linear(99, 99).double())
         assert tern.torch.compress(double, name="double").stats() == {}
         double(torch.ones(2, 99).double()).sum().backward()
-
-    run_ranks(two_nodes, 2, work)
-
-
-def test_complex_parameters_stay_exact(two_nodes):
-    class Spectrum(nn.Module):
-        def __init__(self):
-            super().__init__()
-            self.before = nn.Linear(WIDTH, WIDTH)
-            self.weight = nn.Parameter(torch.randn(WIDTH, WIDTH, dtype=torch.complex64))
-
-        def forward(self, x):
-            return (torch.fft.fft(self.before(x)) @ self.weight).abs()
-
-    def work(rank):
-        found = []
-        for recipe in (None, "int:bits=8"):
-            torch.manual_seed(0)
-            model = DistributedDataParallel(Spectrum())
-            if recipe:
-                compressed = tern.torch.compress(model, recipe=recipe)
-                assert set(compressed.stats()) == {"before.weight"}
-            found.append(train(model, rank, 2))
-        for exact, compressed in zip(*found):
-            assert torch.equal(exact["weight"], compressed["weight"])
-            assert not torch.equal(exact["before.weight"], compressed["before.weight"])
-
-    run_ranks(two_nodes, 2, work)
-
-
-def test_a_model_is_copied_averaged_and_saved(two_nodes, tmp_path):
-    """The copies and what is loaded average exactly, as models that never were compressed."""
-    def work(rank):
-        wanted = train(model_of(), rank, 1)
-        model = model_of()
-        compressed = tern.torch.compress(model, recipe="3lc:s=1")
-        averaged = torch.optim.swa_utils.AveragedModel(model)
-        averaged.update_parameters(model)
-        copied = copy.deepcopy(model)
-        torch.save(model, tmp_path / f"{rank}.pt")
-        loaded = torch.load(tmp_path / f"{rank}.pt", weights_only=False)
-        for other in (averaged.module, copied, loaded):
-            same(train(other, rank, 1), wanted)
-        assert all(stats.ops == 0 for stats in compressed.stats().values())
-        again = tern.torch.compress(loaded, recipe="3lc:s=1", name="loaded")
-        train(model, rank, 1)
-        train(loaded, rank, 1)
-        dist.barrier()
-        for each in (compressed, again):
-            assert all(stats.ops == 1 for stats in each.stats().values())
-
-    run_ranks(two_nodes, 2, work)
-
-
-def test_parameters_that_ddp_ignores_are_left_out(two_nodes):
-    def work(rank):
-        inner = Layers()
-        DistributedDataParallel._set_params_and_buffers_to_ignore_for_model(
-            inner, ["layers.1.weight", "norm.bias"])
-        model = DistributedDataParallel(inner)
-        left = {f"layers.{layer}.weight" for layer in (0, 2, 3)}
-        found = tern.torch.estimate(model, ("raw",), rounds=1)
-        assert found.lossy_bytes == 3 * 4 * WIDTH * WIDTH and "norm.bias" not in found.exact
-        compressed = tern.torch.compress(model, recipe="3lc:s=1")
-        assert set(compressed.stats()) == left
-        assert "compress: 3 of 8 parameters" in compressed.describe()
-        train(model, rank, 2)
-        dist.barrier()
-        assert all(stats.ops == 2 for stats in compressed.stats().values())
 
     run_ranks(two_nodes, 2, work)
 
