@@ -253,7 +253,10 @@ void Requests::post_bytes(std::span<std::byte> question) noexcept {
         header_of(question).kind == static_cast<std::uint16_t>(shm::PacketKind::tensor_release) &&
         shm::read_packet(question, release);
     // Until there is room: the tensor's name would stay taken.
-    if (!sent && sent.error().code == Errc::would_block && is_release) owed_.emplace_back(release);
+    if (!sent && sent.error().code == Errc::would_block && is_release) {
+      owed_.reserve(owed_.size() + late_answers_.size() + 1);  // as in call()
+      owed_.emplace_back(release);
+    }
     // Nobody may ever ask again, and answers nobody takes would fill the daemon's side.
     while (!receiving_) {
       Result<shm::Packet> packet = receive(0);

@@ -135,16 +135,11 @@ GroupOps::SubmitResult GroupOps::on_submit(const Submission& submission, OpId& i
   }
   if (id == kNoSlot || ops_[id].submitted == 0) {
     if (counts_.in_flight >= shape_.max_ops_in_flight) return SubmitResult::too_many;
-    const bool is_new = id == kNoSlot;
-    if (is_new) id = ops_.create(key);
+    if (id == kNoSlot) id = ops_.create(key);
     if (id == kNoSlot) return SubmitResult::too_many;
     ++counts_.in_flight;
     ops_[id].first_submit_ns = submission.now_ns;
     ops_[id].priority = submission.priority;
-    if (is_new && ops_.was_refused(key)) {
-      describe(ops_[id], submission.body, shape_);
-      fail(id, {Errc::would_block, kNoRank, kTooManyFailures});
-    }
   }
   Op& op = ops_[id];
   op.submitted |= bit(submission.local_rank);
@@ -190,12 +185,7 @@ bool GroupOps::on_announce(std::uint32_t node, const OpKey& key, const wire::Ann
   if (id == kNoSlot) {
     if (ops_.superseded(key) || ended()) return true;
     id = ops_.create(key);
-    if (id == kNoSlot) {
-      // More ops in flight than this node may have. But failures that its own ranks have not come
-      // to are no peer's fault.
-      ops_.refuse(key);
-      return ops_.remembered() != 0;
-    }
+    if (id == kNoSlot) return false;  // more ops in flight than this node may have
   }
   Op& op = ops_[id];
   if ((op.announced & bit(node)) != 0) return false;
@@ -232,8 +222,10 @@ bool GroupOps::on_announce(std::uint32_t node, const OpKey& key, const wire::Ann
 
 bool GroupOps::on_submitted(std::uint32_t node, const OpKey& key, std::uint64_t ranks) {
   if ((ranks & ~low_bits(static_cast<std::uint32_t>(shape_.ranks[node].size()))) != 0) return false;
-  // One that nobody here knows will be announced or fail, as one that has been announced will.
-  const OpId id = ended() ? ops_.find(key) : ops_.find_or_create(key);
+  // One that nobody here knows will be announced or fail, as one that has been announced will. Where
+  // all ranks have left, it may have failed and be forgotten.
+  const bool may_begin = !ended() && departures_.others_may_come(0, shape_.local_ranks());
+  const OpId id = may_begin ? ops_.find_or_create(key) : ops_.find(key);
   if (id != kNoSlot) ops_.hear(id, node).told |= ranks;
   return true;
 }

@@ -57,8 +57,7 @@ class GroupOps {
   // announcement, the op takes its legs however small it is; a node says so to the others by
   // announcing it without values.
   void compress(OpId op);
-  // kNoSlot in `op`: a late announcement of an op that has ended here, or one for which failures
-  // that this node remembers leave no slot.
+  // kNoSlot in `op`: a late announcement of an op that has ended here.
   bool on_announce(std::uint32_t node, const OpKey& key, const wire::AnnounceBody& body, OpId& op);
   bool on_grant(std::uint32_t node, const OpKey& key, std::uint32_t chunk, std::uint32_t count);
   // A contribution's header: where it belongs. `chunk` kNoSlot: of an op that has ended; throw it

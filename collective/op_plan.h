@@ -12,8 +12,6 @@ namespace tern::collective {
 
 // Why an announcement fails whose kind has no plan.
 inline constexpr const char* kUnknownKind = "unknown kind of operation";
-inline constexpr const char* kTooManyFailures =
-    "a node remembers as many failures as it may, to which its ranks have not come yet";
 
 // The op is what this announcement says. REQUIRES: the kind has a plan; dtype and root are sound.
 void describe(Op& op, const wire::AnnounceBody& body, const GroupShape& shape);

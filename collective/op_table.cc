@@ -76,18 +76,6 @@ void OpTable::submitted_by_all(const OpKey& key) {
   below = std::max(below, key.sequence + 1);
 }
 
-void OpTable::refuse(const OpKey& key) {
-  const auto found = known_.find(key.tensor);
-  if (found == known_.end() && key.tensor != 0) return;
-  auto& below = found != known_.end() ? found->second.refused_below : known_[0].refused_below;
-  below = std::max(below, key.sequence + 1);
-}
-
-bool OpTable::was_refused(const OpKey& key) const noexcept {
-  const auto found = known_.find(key.tensor);
-  return found != known_.end() && key.sequence < found->second.refused_below;
-}
-
 bool OpTable::superseded(const OpKey& key) const noexcept {
   const auto found = known_.find(key.tensor);
   return found != known_.end() && key.sequence < found->second.submitted_below;

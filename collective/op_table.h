@@ -43,12 +43,6 @@ class OpTable {
 
   // All local ranks have submitted the op of this key.
   void submitted_by_all(const OpKey& key);
-  // The table has no slot for an op that another node has announced: it fails there, and here as
-  // soon as a local rank submits it. Of a tensor that nobody here has used nothing is kept.
-  void refuse(const OpKey& key);
-  // Nodes announce the uses of a tensor in their order, so that those below a refused one that are
-  // not here were refused too.
-  bool was_refused(const OpKey& key) const noexcept;
   // They had, and it is not live: it has ended here.
   bool superseded(const OpKey& key) const noexcept;
   // Its local ranks have released it: no use of it begins any more.
@@ -79,7 +73,6 @@ class OpTable {
   std::unordered_map<std::uint64_t, std::vector<OpId>> by_tensor_;  // live ops of each tensor
   struct Known {
     std::uint64_t submitted_below = 0;  // these uses all local ranks have submitted
-    std::uint64_t refused_below = 0;    // of these some had no slot
     bool is_dropped = false;
   };
   std::unordered_map<std::uint64_t, Known> known_;  // of each tensor

@@ -348,7 +348,8 @@ int main_of(int argc, char** argv) {
             ->required(verb.argument.required);
     command->callback([&request, &verb, argument] {
       request.verb = verb.name;
-      request.has_argument = argument->count() > 0;  // an empty one too
+      request.has_argument = argument->count() > 0;                           // an empty one too
+      request.is_question = !request.has_argument || verb.argument.required;  // RULES are set
     });
   }
   app.get_subcommand(std::string(kCounters))

@@ -43,12 +43,12 @@ TopCell share_cell(double share) { return {fmt::format("{:.0f}%", 100 * share), 
 // from zero; one that is gone has not grown.
 class Growth {
  public:
-  // `row_name` tells the rows under a name apart.
+  // `row_name` tells the rows under a name apart; those of one row name are counted as one row.
   void add_before(const std::string& name, const std::string& row_name, const json& row) {
-    before_[name][row_name] = totals_of(row);
+    add(before_[name][row_name], row);
   }
   void add_now(const std::string& name, const std::string& row_name, const json& row) {
-    now_[name][row_name] = totals_of(row);
+    add(now_[name][row_name], row);
   }
 
   double of(const std::string& name, std::string_view key) const {
@@ -66,13 +66,11 @@ class Growth {
   using Totals = std::map<std::string, double, std::less<>>;
   using Rows = std::map<std::string, Totals, std::less<>>;
 
-  static Totals totals_of(const json& row) {
-    Totals totals;
-    if (!row.is_object()) return totals;
+  static void add(Totals& totals, const json& row) {
+    if (!row.is_object()) return;
     for (const auto& [key, value] : row.items()) {
-      if (value.is_number()) totals[key] = value.get<double>();
+      if (value.is_number()) totals[key] += value.get<double>();
     }
-    return totals;
   }
   static double at(const Totals& totals, std::string_view key) {
     const auto value = totals.find(key);

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "daemon/lane/lane_links.h"
 #include "daemon/service/mapping_limit.h"
 #include "daemon/service/memory_limit.h"
 
@@ -29,7 +30,8 @@ Limits limits_of(const Config& config) {
 // What the daemon takes beside arenas and codec state.
 std::uint64_t own_bytes(const Config& config) {
   constexpr std::uint64_t kProgramAndLinks = std::uint64_t{128} << 20;
-  return kProgramAndLinks + config.lanes * lane_settings(config).slab_bytes();
+  return kProgramAndLinks +
+         config.lanes * (lane_settings(config).slab_bytes() + LaneLinks::kMostHeldBytes);
 }
 
 }  // namespace

@@ -138,15 +138,21 @@ bool Link::State::is_frame_overdue(std::uint64_t now) noexcept {
   return now - piece.since_ns >= settings.frame_timeout_ns;
 }
 
-// Of the oldest frame. What the carrier has not taken the peer cannot acknowledge.
+// Of the oldest frame. What the carrier has not taken the peer cannot acknowledge. Acknowledgements
+// come behind all that the peer has queued, which on a slow network takes its time: as long as so
+// much comes, it has more of that.
 bool Link::State::is_ack_overdue(std::uint64_t now) noexcept {
-  const bool waits = !unacked.empty() && unacked.front().end_offset <= taken();
-  if (!waits || awaited.link_seq != unacked.first()) {
-    awaited = {waits ? unacked.first() : 0, now};
-    return false;
+  if (awaited.link_seq != unacked.first()) awaited = {};
+  if (unacked.empty() || unacked.front().end_offset > taken()) return false;
+  const std::uint64_t bytes = connection->received_bytes();
+  if (awaited.link_seq == 0) awaited = {unacked.first(), now, 0, 0};
+  if (awaited.since_ns == 0 || bytes - awaited.received_bytes >= LinkSettings::kFramePieceBytes) {
+    awaited.received_bytes = bytes;
+    awaited.since_ns = now;
   }
   const std::uint64_t pieces = 1 + unacked.front().payload_bytes / LinkSettings::kFramePieceBytes;
-  return now - awaited.since_ns >= pieces * settings.frame_timeout_ns;
+  return now - awaited.since_ns >= pieces * settings.frame_timeout_ns ||
+         now - awaited.first_ns >= (pieces + kMostTimeouts) * settings.frame_timeout_ns;
 }
 
 int Link::State::tick_open(std::uint64_t now) {
@@ -207,7 +213,7 @@ std::uint64_t Link::State::next_deadline_ns() const noexcept {
 void Link::State::drop_connection() {
   connection.reset();
   piece = {};
-  awaited = {};
+  awaited.since_ns = 0;
   control.reset();
   offset = 0;
   if (announced.is_pending) {

@@ -26,9 +26,10 @@ struct LinkSettings {
   // begins sooner.
   std::uint64_t unused_timeout_ns = 10'000'000'000;
   // A frame whose next kFramePieceBytes, or end, have not come for so long breaks the protocol:
-  // what it fills could be held for ever by a byte now and then. So does a peer that is heard and
-  // has not acknowledged the oldest frame for so long and as long again for each such piece of it:
-  // what frames borrow could be held for ever.
+  // what it fills could be held for ever by a byte now and then. So does a peer that has not
+  // acknowledged the oldest frame for so long and as long again for each such piece of it, in which
+  // it has sent less than such a piece itself; and sixty times as long whatever it sends: what
+  // frames borrow could be held for ever.
   std::uint64_t frame_timeout_ns = 60'000'000'000;
   static constexpr std::uint64_t kFramePieceBytes = 64 << 10;  // 9 kbit/s of a link
   std::uint64_t retry_ns = 50'000'000;                         // between two attempts to connect

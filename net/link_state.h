@@ -99,12 +99,17 @@ struct Link::State {
     std::uint64_t since_ns = 0;
   };
   Piece piece;
-  // The oldest frame that the carrier has taken, as tick() has seen it first.
+  // The oldest frame, once the carrier has taken it: when tick() saw that first, whatever connections
+  // come and go, and when as much as a piece of a frame had last come from the peer.
   struct Awaited {
     std::uint64_t link_seq = 0;  // 0: there is none
-    std::uint64_t since_ns = 0;
+    std::uint64_t first_ns = 0;
+    std::uint64_t received_bytes = 0;
+    std::uint64_t since_ns = 0;  // 0: not yet on this connection
   };
   Awaited awaited;
+  // Longer than any daemon's queue takes on a network that a job can use.
+  static constexpr std::uint64_t kMostTimeouts = 60;
   std::array<std::byte, sizeof(wire::RefuseBody)> control_payload;
 
   // link.cc

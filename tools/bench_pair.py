@@ -6,13 +6,13 @@
 OLD and NEW are folders with bin/ternd, bin/ternctl and lib/libtern.so.1; NEW has bin/tern-bench too. Both
 builds' daemons run all the time, two nodes each, on a link that is not shaped. A rank is a client of both,
 of each through that build's own library, and in a round has one operation with each, in a random order and
-on the same values. A start is new daemons and new ranks; its
-rounds are cut into blocks. A block's ratio is new time by old time, of medians or of another quantile. A
-start's ratio is the geometric mean of its blocks'. Printed are the geometric mean of the starts' ratios and
-its 95 % interval (Student's t, of logarithms): blocks of one start share its processes and their places in
-memory, and are no measurements of their own. The same folder twice shows what the measurement itself makes of no difference. --hogs has processes beside it
-that compute and do nothing else, all in the ordinary class. --record OLD_COMMIT NEW_COMMIT writes the
-figures to docs/benchmarks.md and adds them to bench/history/pairs.jsonl.
+on the same values. A start is new daemons and new ranks; its rounds are cut into blocks. A block's ratio is
+new time by old time, of medians or of another quantile. A start's ratio is the geometric mean of its
+blocks'. Printed are the geometric mean of the starts' ratios and its 95 % interval (Student's t, of
+logarithms): blocks of one start share its processes and their places in memory, and are no measurements of
+their own. The same folder twice shows what the measurement itself makes of no difference. --hogs has
+processes beside it that compute and do nothing else, all in the ordinary class. --record OLD_COMMIT
+NEW_COMMIT writes the figures to docs/benchmarks.md and adds them to bench/history/pairs.jsonl.
 """
 
 import argparse

@@ -11,6 +11,7 @@ if [ "$version" != "$project" ]; then
   exit 1
 fi
 tree=build/deb/tern-$version
+digest=$(/usr/bin/python3 tools/passed_tests.py)
 rm -rf build/deb
 mkdir -p "$tree"
 git ls-files -z | tar --create --null --files-from=- --file=build/deb/tree.tar
@@ -24,6 +25,6 @@ if command -v ccache >/dev/null; then
 fi
 (cd "$tree" && DEB_BUILD_OPTIONS="${DEB_BUILD_OPTIONS:-parallel=$(nproc)}" \
   dpkg-buildpackage --build=binary --no-sign)
-/usr/bin/python3 tools/passed_tests.py >build/deb/tree.digest
 lintian --fail-on error,warning build/deb/*.changes
+echo "$digest" >build/deb/tree.digest
 ls build/deb/*.deb

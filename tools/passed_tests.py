@@ -23,8 +23,8 @@ def digest_of_tree(root):
 
 class PassedTests:
     """A file in build/: {"tree": ..., "full": ..., "passed": {stage: {test: number of cases}},
-    "failed": {stage: [what failed in any run]}, "seconds": {stage: so far}, "ended": {stage: cases}}. What it says of another tree, or
-    of a short run where a full one is due, is forgotten."""
+    "failed": {stage: [what failed in any run]}, "seconds": {stage: so far}, "ended": {stage: cases}}.
+    What it says of another tree, or of a short run where a full one is due, is forgotten."""
 
     def __init__(self, path, tree, full):
         self.tree = tree

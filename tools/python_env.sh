@@ -11,13 +11,18 @@ python=${PYTHON:-/usr/bin/python3}
 # ml_dtypes: bfloat16. The tools have fixed versions, for a later one may find more.
 wanted='numpy pytest ml_dtypes kubernetes-validate==1.37.0 mypy==2.4.1 ruff==0.17.6'
 
-# pip comes last: without it the environment is half made.
+# What an earlier call has begun and not ended is made anew.
+if [ -e "$folder/half-made" ]; then rm -rf "$folder"; fi
 if [ ! -x "$folder/bin/pip" ]; then
-  if [ -e "$folder/pyvenv.cfg" ]; then rm -rf "$folder"; fi
+  if [ ! -e "$folder" ]; then
+    mkdir -p "$folder"
+    : >"$folder/half-made"
+  fi
   "$python" -m venv "$folder" >&2 || {
     echo "No environment at $folder: install python3-venv." >&2
     exit 1
   }
+  rm -f "$folder/half-made"
 fi
 # An environment that was made by other words is brought up to these.
 if [ "$(cat "$folder/wanted" 2>/dev/null)" != "$wanted" ]; then

@@ -41,6 +41,8 @@ NO_TESTS = re.compile(r"^\[=+\] Running 0 tests ", re.MULTILINE)
 TARGETS = re.compile(r"^codecs tested on: .*$", re.MULTILINE)
 # libFuzzer is given no more input than this; every parser of Tern has a smaller bound of its own.
 FUZZ_MAX_BYTES = 65536
+# The entries that test the packages in build/deb.
+PACKAGED = frozenset(f"guest_{name}_test" for name in ("attacks", "rdma_unit", "service", "two_users"))
 UNFINISHED_STATUS = 3  # of this program
 
 
@@ -192,9 +194,9 @@ def ctest_stage(stage):
         outcome.failures.append(f"no test in {build} fits {' '.join(selection)}")
         return outcome
     outstanding = stage.outstanding(names)
-    if stage.full and any(name.startswith("guest_") for name in outstanding) and not has_packages_of(stage.record.tree):
+    if not PACKAGED.isdisjoint(outstanding) and not has_packages_of(stage.record.tree):
         outcome.failures.append("build/deb has packages of another tree, or none: run tools/make_deb.sh")
-        return outcome
+        outstanding = [name for name in outstanding if name not in PACKAGED]
     for piece in pieces_of(stage, outstanding):
         if stage.is_over():
             outcome.is_unfinished = True

@@ -15,13 +15,18 @@ python=${PYTHON:-/usr/bin/python3}
 wanted="torch==$version numpy pytest expecttest psutil zstandard sympy networkx jinja2 fsspec filelock \
   typing_extensions setuptools"
 
-# pip comes last: without it the environment is half made.
+# What an earlier call has begun and not ended is made anew.
+if [ -e "$folder/half-made" ]; then rm -rf "$folder"; fi
 if [ ! -x "$folder/bin/pip" ]; then
-  if [ -e "$folder/pyvenv.cfg" ]; then rm -rf "$folder"; fi
+  if [ ! -e "$folder" ]; then
+    mkdir -p "$folder"
+    : >"$folder/half-made"
+  fi
   "$python" -m venv "$folder" >&2 || {
     echo "No environment at $folder: install python3-venv." >&2
     exit 1
   }
+  rm -f "$folder/half-made"
 fi
 if [ "$(cat "$folder/wanted" 2>/dev/null)" != "$wanted" ]; then
   "$folder/bin/pip" install --quiet --disable-pip-version-check ${wanted#* } >&2

@@ -329,7 +329,7 @@ std::string Quotas::memory_problem(std::uint32_t user, std::uint64_t bytes) cons
   if (bytes > left) {
     return std::to_string(bytes) + " bytes more beside " + std::to_string(taken) + " exceed " +
            limit("max_memory_bytes", most) +
-           " of all users and the daemon: free some of them, or ask for less";
+           " of all users and the daemon: free some memory, or ask for less";
   }
   // As with places, unless the operator lets one user have everything.
   const std::uint64_t mine = memory_of(user);
@@ -337,8 +337,8 @@ std::string Quotas::memory_problem(std::uint32_t user, std::uint64_t bytes) cons
   if (bytes == 0 || leaves_enough || max_arena_bytes() >= most) return "";
   return std::to_string(bytes) + " bytes more beside the " + std::to_string(mine) +
          " that this user has leave " + std::to_string(left - bytes) + " of " +
-         limit("max_memory_bytes", most) + " to others, less than a third as much: free some of " +
-         "them, or ask for less";
+         limit("max_memory_bytes", most) + " to others, less than a third as much: free some " +
+         "memory, or ask for less";
 }
 
 }  // namespace tern::daemon

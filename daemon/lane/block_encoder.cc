@@ -159,7 +159,13 @@ BlockCompletion BlockEncoder::finish(const BlockRequest& request) {
 BlockCompletion BlockEncoder::finish_parked(const BlockRequest& request) {
   const auto zeros = blocks_.scratch_floats(0, blocks_.part(request.op, request.number).elements);
   std::fill(zeros.begin(), zeros.end(), 0.0f);
-  return finish_lossy(request, zeros, 1.0f);
+  const BlockCompletion done = finish_lossy(request, zeros, 1.0f);
+  // The operation fails. What was parked is neither sum nor residual any more.
+  if (done.form == BlockForm::none) {
+    const ChunkPart part = blocks_.part(request.op, request.number);
+    std::fill_n(blocks_.tensor(request.op)->codec.sender(part.begin), part.elements, 0.0f);
+  }
+  return done;
 }
 
 // Form none: a value is not finite, the (scaled) sum has to go as it is.

@@ -34,6 +34,7 @@ void GroupCore::use_peer(std::uint32_t node) {
   LanePeer& peer = source_->peer(setup_.node_ids[node], setup_.link, setup_.endpoints[node]);
   peers_[node] = &peer;
   ++peer.groups;
+  peer.account = setup_.account;
   // All ops that there may be, with their values.
   const collective::GroupShape& shape = setup_.shape;
   const std::uint64_t values = std::uint64_t{2} * shape.max_ops_in_flight * shape.eager_bytes;

@@ -207,17 +207,14 @@ bool LaneGroup::accept_announce(std::uint32_t node, const wire::FrameHeader& hea
       upkeep_.restart_streams(*tensor->second);
     }
   }
-  const collective::OpKey key{header.tensor, header.op_seq};
-  const bool ok = sound && core_.ops().on_announce(node, key, body, op);
+  const bool ok = sound && core_.ops().on_announce(node, {header.tensor, header.op_seq}, body, op);
   const bool known = ok && op != collective::kNoSlot;
-  const bool is_here = ok && core_.ops().find(key) != collective::kNoSlot;
+  // An unknown kind fails its op for all. Here the op has ended already, and its end is forgotten.
   const plan::Plan* const plan = plan::find(body.kind);
-  if (ok && !is_here && (plan == nullptr || plan->passes())) {
-    // An unknown kind fails its op for all. Here the op has ended already, and its end is forgotten.
-    core_.tell_failure(node, key, {Errc::mismatch, body.rank, collective::kUnknownKind});
-  } else if (ok && !is_here && !core_.ops().ended() && !core_.ops().table().superseded(key)) {
-    core_.tell_failure(node, key,
-                       {Errc::would_block, collective::kNoRank, collective::kTooManyFailures});
+  if (ok && (plan == nullptr || plan->passes()) &&
+      core_.ops().find({header.tensor, header.op_seq}) == collective::kNoSlot) {
+    core_.tell_failure(node, {header.tensor, header.op_seq},
+                       {Errc::mismatch, body.rank, collective::kUnknownKind});
   }
   if (known && node == kLeadingNode) tuning_.hear_lead(op, body);
   if (known && node != kLeadingNode) tuning_.hear_early(op, body);

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstdio>
 #include <cstring>
+#include <map>
 #include <string_view>
 
 #include "base/bump.h"
@@ -16,10 +17,8 @@ constexpr std::size_t kSmallPayloadBytes = 4096;
 // Links that peers have opened and this node has not asked for yet: each has buffers of a quarter
 // of a MiB.
 constexpr SharedPlaces::Bounds kUnasked{256, 32};
-// Memory that all links of a lane may hold for frames that no peer has acknowledged. When it is
-// more, the link that holds most gives way.
-constexpr std::uint64_t kMostHeld = 512 << 20;
-constexpr const char* kTooMuchHeld = "the peer does not acknowledge what it is sent";
+constexpr const char* kTooMuchHeld =
+    "more waits for the peer's acknowledgement than this link may hold";
 
 }  // namespace
 
@@ -114,25 +113,39 @@ void LaneLinks::say_goodbye() {
 // acknowledges them.
 int LaneLinks::bound_memory() {
   std::uint64_t all = 0;
-  LanePeer* most = nullptr;
   int given_up = 0;
   for (std::size_t i = 0; i < peers_.size(); ++i) {
     LanePeer& peer = *peers_[i];
     if (peer.lost) continue;
     const std::uint64_t held = peer.link->held_bytes();
-    if (peer.groups > 0 && held > peer.may_hold_bytes) {
-      peer.link->give_up(Errc::protocol_error, kTooMuchHeld);
+    if (held > peer.may_hold_bytes) {
+      peer.link->give_up(Errc::peer_lost, kTooMuchHeld);
       ++given_up;
-      continue;
+    } else {
+      all += held;
     }
-    all += held;
-    if (most == nullptr || held > most->link->held_bytes()) most = &peer;
   }
-  if (all > kMostHeld) {
-    most->link->give_up(Errc::protocol_error, kTooMuchHeld);
+  if (all > kMostHeldBytes) {
+    who_holds_most().link->give_up(Errc::peer_lost, kTooMuchHeld);
     ++given_up;
   }
   return given_up;
+}
+
+// Of the user whose links hold most: nobody else's give way to many links of one.
+LanePeer& LaneLinks::who_holds_most() {
+  std::map<std::uint32_t, std::uint64_t> held;  // by account
+  for (const auto& peer : peers_) {
+    if (!peer->lost) held[peer->account] += peer->link->held_bytes();
+  }
+  const auto less = [](const auto& a, const auto& b) { return a.second < b.second; };
+  const std::uint32_t account = std::max_element(held.begin(), held.end(), less)->first;
+  LanePeer* most = nullptr;
+  for (const auto& peer : peers_) {
+    if (peer->lost || peer->account != account) continue;
+    if (most == nullptr || peer->link->held_bytes() > most->link->held_bytes()) most = peer.get();
+  }
+  return *most;
 }
 
 int LaneLinks::settle(std::uint64_t now_ns) {

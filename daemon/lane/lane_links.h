@@ -56,6 +56,10 @@ struct PeerSnapshot {
 
 class LaneLinks final : public PeerSource, private net::LinkSink {
  public:
+  // Memory that all links together may hold for frames that no peer has acknowledged. When it is
+  // more, one of them gives way.
+  static constexpr std::uint64_t kMostHeldBytes = 128 << 20;
+
   // Everything given outlives this.
   LaneLinks(LaneResources& resources, net::Transport& transport, wire::NodeId self,
             FrameSink& sink);
@@ -89,6 +93,7 @@ class LaneLinks final : public PeerSource, private net::LinkSink {
   void on_breach(net::Link& link, const char* text) override;
 
   int bound_memory();
+  LanePeer& who_holds_most();
   LanePeer& peer_of(net::Link& link);
   void report_peer(const wire::NodeId& peer, const char* text);
   void tell_carrier(LanePeer& peer, const net::Carriage& carriage);

@@ -98,6 +98,7 @@ struct LanePeer {
   // is said of many ops that fail at once.
   static constexpr std::uint64_t kMayHold = 16 << 20;
   std::uint64_t may_hold_bytes = kMayHold;
+  std::uint32_t account = 0;    // GroupSetup::account
   std::uint64_t unused_ns = 0;  // since when none does
   Receiving receiving;
   std::vector<std::byte> small;  // payloads of frames that carry no block

@@ -197,8 +197,13 @@ TEST_F(TernctlTest, WatchAsksUntilTheDaemonIsGone) {
 
 TEST_F(TernctlTest, OnlyQuestionsAreWatched) {
   serve([](std::string_view) -> Result<json> { return json{{"draining", false}}; });
-  for (const std::vector<std::string>& words : std::vector<std::vector<std::string>>{
-           {"top"}, {"drain"}, {"drain", "--no-wait"}, {"dump"}, {"trace", "start"}}) {
+  for (const std::vector<std::string>& words :
+       std::vector<std::vector<std::string>>{{"top"},
+                                             {"drain"},
+                                             {"drain", "--no-wait"},
+                                             {"dump"},
+                                             {"trace", "start"},
+                                             {"policy", "* lossless"}}) {
     std::vector<std::string> arguments{"--watch", "0.01"};
     arguments.insert(arguments.end(), words.begin(), words.end());
     const auto result = ternctl(arguments);

@@ -195,6 +195,19 @@ TEST_F(LinkFrameTest, ALargeOneHasMoreTimeToBeAcknowledged) {
   EXPECT_EQ(near.state(), LinkState::lost);
 }
 
+// On a slow network the acknowledgement comes behind all that the peer has queued.
+TEST_F(LinkFrameTest, AsLongAsMuchComesAnAcknowledgementMayBeOnItsWayForAnHour) {
+  dripping.hides_acks = true;
+  const auto body = pattern(100, 1);
+  near.send(block_header(kTensor), {}, body, 5);
+  settle();
+  const std::uint64_t most = 61 * settings.frame_timeout_ns / kSecond;
+  for (std::uint64_t s = 0; s < most - 1; ++s) second(kPiece / 30);
+  EXPECT_EQ(near.state(), LinkState::open);
+  second(kPiece / 30);
+  EXPECT_EQ(near.state(), LinkState::lost);
+}
+
 TEST_F(LinkFrameTest, WhatIsAcknowledgedBeginsTheTimeOfTheNext) {
   const auto body = pattern(100, 1);
   for (int frame = 0; frame < 3; ++frame) {

@@ -235,7 +235,7 @@ TEST_F(QuotasTest, ArenasAndStatesOfAllStayWithinTheDaemonsMemory) {
   EXPECT_EQ(quotas_.hello_problem(connect(3, kBob), 200'000), "");
   EXPECT_EQ(quotas_.hello_problem(*clients_.find(3), 200'001),
             "200001 bytes more beside 800000 exceed max_memory_bytes = 1000000 of all users and "
-            "the daemon: free some of them, or ask for less");
+            "the daemon: free some memory, or ask for less");
   settings_.limits.max_state_bytes = 1'000'000;
   EXPECT_EQ(quotas_.state_problem(kBob, 0, 200'000), "");
   EXPECT_TRUE(has(quotas_.state_problem(kBob, 0, 200'001), "max_memory_bytes"));
@@ -250,11 +250,10 @@ TEST_F(QuotasTest, WhoTakesAllMemoryThatHeCanLeavesSomeToOthers) {
   EXPECT_EQ(quotas_.hello_problem(connect(2, kAlice), 200'000), "")
       << "one may have three quarters";
   EXPECT_EQ(quotas_.state_problem(kAlice, 0, 200'000), "");
-  EXPECT_EQ(
-      quotas_.state_problem(kAlice, 0, 200'001),
-      "200001 bytes more beside the 1000000 that this user has leave 399999 of "
-      "max_memory_bytes = 1600000 to others, less than a third as much: free some of them, or "
-      "ask for less");
+  EXPECT_EQ(quotas_.state_problem(kAlice, 0, 200'001),
+            "200001 bytes more beside the 1000000 that this user has leave 399999 of "
+            "max_memory_bytes = 1600000 to others, less than a third as much: free some memory, or "
+            "ask for less");
   greet(*clients_.find(2), 200'000);
   EXPECT_NE(quotas_.state_problem(kAlice, 0, 4096), "");
   EXPECT_EQ(quotas_.state_problem(kAlice, 4096, 4096), "") << "in place of what is freed";

@@ -147,8 +147,33 @@ TEST_F(LaneLinksTest, WhatAPeerDoesNotAcknowledgeHasABound) {
   EXPECT_GT(sent, 10'000) << "a thousand ops that fail at once are no reason";
   ASSERT_EQ(low->losses.size(), 1u);
   EXPECT_EQ(low->losses[0].group, 7u);
-  EXPECT_EQ(low->losses[0].reason, Errc::protocol_error);
+  EXPECT_EQ(low->losses[0].reason, Errc::peer_lost);
   EXPECT_EQ(low->state(1, 8), net::LinkState::open);
+}
+
+// One has many links of which each holds little, and another one link that holds more.
+TEST_F(LaneLinksTest, OfAllLinksOneOfTheUserWhoseLinksHoldMostGivesWay) {
+  constexpr std::uint64_t kLinks = 10;
+  const auto hold = [&](std::uint64_t group, std::uint32_t account, std::uint64_t bytes) {
+    LanePeer& peer = low->peer(1, group);
+    peer.account = account;
+    peer.may_hold_bytes = LaneLinks::kMostHeldBytes;
+    wire::FrameHeader header;
+    header.kind = static_cast<std::uint8_t>(wire::FrameKind::announce);
+    const std::vector<std::byte> payload(1 << 20, std::byte{3});
+    while (peer.link->held_bytes() < bytes) peer.link->send_copy(header, payload);
+  };
+  for (std::uint64_t group = 0; group <= kLinks; ++group) connect(7 + group);
+  hold(7, 1, LaneLinks::kMostHeldBytes / 3);
+  for (std::uint64_t group = 1; group < kLinks; ++group) {
+    hold(7 + group, 2, LaneLinks::kMostHeldBytes / 15);
+  }
+  low->links->settle(world.clock.now_ns());
+  EXPECT_TRUE(low->losses.empty());
+  hold(7 + kLinks, 2, LaneLinks::kMostHeldBytes / 7);
+  low->links->settle(world.clock.now_ns());
+  ASSERT_EQ(low->losses.size(), 1u);
+  EXPECT_EQ(low->losses[0].group, 7 + kLinks);
 }
 
 TEST_F(LaneLinksTest, ALinkThatNobodyAskedForWaitsForItsGroup) {
