@@ -69,7 +69,7 @@ class Client:
         self._adopted: collections.deque[tuple[int, Any]] = collections.deque()
         self._own_notifier: Notifier | None = None
         self._lock = threading.Lock()
-        # Held by who reports adopted operations. A handler of what is logged may submit.
+        # Held by _sweep(); disconnect() must not wait. A handler of what is logged may submit.
         self._sweeping = threading.RLock()
         self._forked = False
         _connected.add(self)
@@ -180,8 +180,9 @@ class Client:
             return self._own_notifier
 
     def _adopt(self, number: int, keeps: Any) -> None:
-        """Keeps the arrays of an operation whose ticket was dropped, and its group, which perhaps
-        nobody else keeps, until it has ended."""
+        """Keeps the arrays of an operation whose ticket was dropped, and its place in the group,
+        which perhaps nobody else keeps, until its end has been noticed. REQUIRES: `keeps` does not
+        lead to this client, which could then not be dropped."""
         if self._connection is not None:
             self._adopted.append((number, keeps))
 

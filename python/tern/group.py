@@ -74,6 +74,7 @@ class Group:
     def __init__(self, client: Client, group_id: str, options: structs.JoinOptions,
                  owns_client: bool = False) -> None:
         self._handle: Handle | None = None
+        self._place: list[Handle] = []
         self._dependents: weakref.WeakSet[Dependent] = weakref.WeakSet()
         self.client = client
         self.rank: int = options.rank
@@ -82,6 +83,8 @@ class Group:
         self._uid = group_id.rsplit(":", 2)[-2][:8] if ":" in group_id else ""
         self._owns_client = owns_client
         self._handle = _join(client, group_id, options)
+        # What the client keeps for operations whose tickets were dropped. leave() empties it.
+        self._place.append(self._handle)
         client._groups.add(self)
 
     @classmethod
@@ -89,6 +92,7 @@ class Group:
         """A group that has come of a split."""
         group = cls.__new__(cls)
         group._handle, group.client, group._owns_client = handle, client, False
+        group._place = [handle]
         group._dependents = weakref.WeakSet()
         group._uid = ""
         info = group.info()
@@ -324,6 +328,7 @@ class Group:
         for dependent in list(self._dependents):
             dependent._end_before_group()
         self._handle = None
+        self._place.clear()
 
     def __enter__(self) -> Group:
         return self
@@ -362,6 +367,8 @@ def _interruptible(client: Client, call: Callable[[Any], int]) -> Handle | None:
     library, not in them, and a join may take a minute. Where the caller is interrupted, the thread
     leaves again what it has joined, for nobody has taken the handle."""
     library, connection = client._library, client._live()
+    # A group that only operations of dropped tickets kept is left, and its rank is free.
+    client._sweep(wanted=True)
     joined: concurrent.futures.Future[Handle | None] = concurrent.futures.Future()
 
     def run() -> None:

@@ -29,7 +29,9 @@ class Ticket:
 
     The operation uses the memory of its arrays until it has ended, and the ticket keeps them alive.
     A result is in its array when the ticket has said so, not before. A ticket that is dropped does
-    not cancel its operation: the client keeps the arrays, and the group, until it has ended.
+    not cancel its operation: the client keeps the arrays, and the rank its place in the group,
+    until its end has been noticed: by a later operation, join or split, or when the client
+    disconnects, as it does when it is dropped.
 
     Thread: any, for all functions. Every wait on one ticket gives the same answer.
     """
@@ -143,7 +145,8 @@ class Ticket:
 
     def __del__(self) -> None:
         if getattr(self, "_state", None) == _RUNNING:
-            self._client._adopt(self._number, (self._result, self._keeps, self._group))
+            assert self._group is not None  # until it has ended
+            self._client._adopt(self._number, (self._result, self._keeps, self._group._place))
 
     def __repr__(self) -> str:
         return f"<tern.Ticket {('running', 'succeeded', 'failed')[self._state]}>"

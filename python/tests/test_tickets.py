@@ -7,6 +7,7 @@ import os
 import pathlib
 import select
 import threading
+import weakref
 
 import numpy as np
 import pytest
@@ -148,6 +149,55 @@ def test_a_dropped_ticket_keeps_its_group_until_its_end(two_nodes):
         groups[1].barrier().wait()
     for client in clients:
         client.disconnect()
+
+
+def test_a_rank_joins_again_whose_group_only_a_dropped_ticket_kept(node):
+    with tern.Client(node.socket) as client:
+        group_id = client.mint()
+        for _ in range(3):
+            client.join(group_id, 0, 1).barrier()
+            ended(client)
+        assert client.join(group_id, 0, 1).barrier().wait() is None
+
+
+def test_a_group_is_left_at_once_whatever_its_dropped_tickets_keep(two_nodes):
+    clients = [tern.Client(node.socket) for node in two_nodes]
+    group_id, groups = clients[0].mint(), {}
+
+    def join(rank):
+        groups[rank] = clients[rank].join(group_id, rank, 2)
+
+    other = threading.Thread(target=join, args=(1,))
+    other.start()
+    join(0)
+    other.join()
+    groups[0].barrier()
+    groups[0].leave()
+    assert len(clients[0]._adopted) == 1
+    with pytest.raises(tern.GroupLeftError):
+        groups[1].all_reduce(np.ones(3)).wait(timeout=10)
+    for client in clients:
+        client.disconnect()
+
+
+def test_a_client_that_is_dropped_ends_without_the_collector(node):
+    client, other = tern.Client(node.socket), tern.Client(node.socket)
+    group_id, groups = client.mint(), []
+    joined = threading.Thread(target=lambda: groups.append(other.join(group_id, 1, 2)))
+    joined.start()
+    client.join(group_id, 0, 2).barrier()
+    joined.join()
+    assert len(client._adopted) == 1
+    gc.disable()
+    try:
+        dropped = weakref.ref(client)
+        del client
+        assert dropped() is None
+    finally:
+        gc.enable()
+    with pytest.raises(tern.TernError):
+        groups[0].all_reduce(np.ones(3)).wait(timeout=10)
+    other.disconnect()
 
 
 class Asked:
