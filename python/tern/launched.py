@@ -15,16 +15,26 @@ from ._durations import milliseconds
 from ._places import runtime_folder
 from .client import Client
 from .connecting import connect
-from .errors import LaunchError, UnknownGroupError, UnreachableError, WaitTimeoutError
+from .errors import (
+    LaunchError,
+    RankLostError,
+    RankTakenError,
+    UnknownGroupError,
+    UnreachableError,
+    WaitTimeoutError,
+    WrongSizeError,
+)
 from .group import Group
 
 ID_FILE = "TERN_GROUP_ID_FILE"
 _FILE_ADVICE = "name a new file, in a folder that all ranks see and rank 0 can write to"
 _POLL_SECONDS = 0.01
-# How long a rank that has an id from a file waits before it reads the file again. They grow, for
-# the first may be too short for a connection to a coordinator under load.
+# How long a rank that has an id from a file waits before it reads the file again; twice as long
+# each time, as long as the file has the same id. So it goes over to another soon, and joins anew
+# only a few times: a daemon counts a rank's waiting from its last join, and logs each that ends.
 _FIRST_JOIN_SECONDS = 1.0
-_LONGEST_JOIN_SECONDS = 8.0
+# Between joins to a group that has lost a rank while it began.
+_LOST_PAUSE_SECONDS = 0.5
 _DEFAULT_TIMEOUT_S = 60.0
 
 
@@ -98,11 +108,14 @@ def init(*, rank: int | None = None, size: int | None = None,
     $TERN_GROUP_ID_FILE, else one in the runtime folder where all ranks are on one node. For ranks
     on several nodes name a file that all of them see, a new one for each start. Rank 0 removes the
     file when all have joined or it gives up. Where a start that was killed has left its id there,
-    ranks that have read it go over to the new one within some seconds.
+    ranks that have read it look for the new one at growing intervals, first after a second. All
+    ranks of the start before must have ended: one that lives may take a place in the new group.
 
     Without `client` the group has a client of its own by connect(), which ends with the group.
     `timeout`: seconds for all ranks to come; None: 60. `op_timeout`, `verify`, `seed`, and errors:
-    as those of Client.join(). LaunchError if the environment makes no sense or no file is known.
+    as those of Client.join(), but RankTakenError and WrongSizeError may come only when the time has
+    passed, for another id may come. LaunchError if the environment makes no sense or no file is
+    known.
     """
     found = place(os.environ)
     if (rank is None) != (size is None):
@@ -144,32 +157,57 @@ def _meet(client: Client, found: Place, id_file: str | os.PathLike[str] | None,
         raise LaunchError(f"the group's id cannot be written to {path}: {error}; {_FILE_ADVICE}"
                           ) from error
     try:
-        return Group(client, group_id, options, owns_client)
+        return _join_as_first(client, group_id, options, deadline, owns_client)
     finally:
-        # Unless rank 0 of another start has put its own there meanwhile.
+        # Unless rank 0 of another start has put its own there meanwhile. If it does so between the
+        # two calls its id is lost: two starts at a time need files of their own.
         with contextlib.suppress(OSError):
             if path.read_bytes() == group_id.encode():
                 path.unlink()
 
 
+def _join_as_first(client: Client, group_id: str, options: structs.JoinOptions, deadline: float,
+                   owns_client: bool) -> Group:
+    """The join of rank 0. Where a group begins with a join that another rank has just given up, to
+    read the file again, all ranks' joins fail by RankLostError: all of them join once more."""
+    while True:
+        try:
+            return Group(client, group_id, options, owns_client)
+        except RankLostError:
+            if time.monotonic() + _LOST_PAUSE_SECONDS >= deadline:
+                raise
+        time.sleep(_LOST_PAUSE_SECONDS)
+        options.timeout_ms = milliseconds(max(0.0, deadline - time.monotonic()))
+
+
 def _join_by(path: pathlib.Path, client: Client, options: structs.JoinOptions, deadline: float,
              owns_client: bool) -> Group:
     """Joins under the id in the file, or under the one that rank 0 puts in its place. An id of a
-    start before this one is not known as such: its daemon may still wait for that start's ranks. So
-    the file is read again between joins that each take a part of the time."""
-    group_id, seconds = read_private(path, "", deadline), _FIRST_JOIN_SECONDS
+    start before this one is not known as such: its daemon may still wait for that start's ranks, or
+    say that they have the places or are another number. So the file is read again between joins
+    that each take a part of the time."""
+    first = group_id = read_private(path, "", deadline)
+    seconds = _FIRST_JOIN_SECONDS
     while True:
-        end = min(deadline, time.monotonic() + seconds)
-        options.timeout_ms = milliseconds(max(0.0, end - time.monotonic()))
+        now = time.monotonic()
+        # A short last join could end before the coordinator has said who is missing.
+        end = now + seconds if deadline - now >= 2 * seconds else deadline
+        options.timeout_ms = milliseconds(max(0.0, end - now))
         try:
             return Group(client, group_id, options, owns_client)
-        except (UnknownGroupError, UnreachableError, WaitTimeoutError) as failure:
+        except (UnknownGroupError, UnreachableError, WaitTimeoutError, RankLostError,
+                RankTakenError, WrongSizeError) as failure:
+            if isinstance(failure, (RankTakenError, WrongSizeError)) and group_id != first:
+                raise
+            if isinstance(failure, RankLostError):
+                # As rank 0 does, which waits for this one again.
+                end = min(end, time.monotonic() + _LOST_PAUSE_SECONDS)
             try:
-                group_id = read_private(path, group_id, end)
+                group_id, seconds = read_private(path, group_id, end), _FIRST_JOIN_SECONDS
             except WaitTimeoutError:
-                if end == deadline:
+                if time.monotonic() >= deadline:
                     raise failure from None
-        seconds = min(2 * seconds, _LONGEST_JOIN_SECONDS)
+                seconds *= 2
 
 
 def _id_file(found: Place) -> pathlib.Path:

@@ -205,6 +205,87 @@ def test_a_rank_whose_rank_0_never_comes_says_whom_it_waited_for(node, tmp_path)
         tern.init(rank=1, size=2, id_file=path, client=client, timeout=1.5)
 
 
+class Joins:
+    """In place of the Group of tern.init(): notes the joins, and has some of them fail."""
+
+    def __init__(self, failures, before=lambda: None):
+        self.seconds, self._failures, self._before = [], list(failures), before
+        self.tried = threading.Event()
+
+    def __call__(self, client, group_id, options, owns_client):
+        self.seconds.append(options.timeout_ms / 1000)
+        self.tried.set()
+        self._before()
+        failure = self._failures.pop(0) if self._failures else None
+        if failure is not None:
+            raise failure
+        return tern.Group(client, group_id, options, owns_client)
+
+
+def test_a_rank_that_waits_joins_a_few_times_only(node, tmp_path, monkeypatch):
+    """Joins twice as long each time, and a last one that is no shorter than the one before."""
+    path, now = tmp_path / "id", [0.0]
+
+    def pass_time():
+        now[0] += joins.seconds[-1]
+
+    failures = [tern.WaitTimeoutError(f"join {i}") for i in range(9)]
+    joins = Joins(failures, pass_time)
+    path.write_text("any")
+    monkeypatch.setattr(launched, "Group", joins)
+    monkeypatch.setattr(launched.time, "monotonic", lambda: now[0])
+    with tern.Client(node.socket) as client, pytest.raises(tern.WaitTimeoutError, match="join 5"):
+        tern.init(rank=1, size=2, id_file=path, client=client, timeout=60)
+    assert joins.seconds == [1, 2, 4, 8, 16, 29]
+
+
+@pytest.mark.parametrize("loser", [0, 1])
+def test_a_group_that_is_lost_as_it_begins_is_joined_again(two_nodes, tmp_path, monkeypatch,
+                                                           loser):
+    path, sizes, kinds = tmp_path / "id", [], {}
+
+    def join(client, group_id, options, owns_client):
+        if options.rank not in kinds:
+            kinds[options.rank] = Joins([tern.RankLostError("rank 2 has gone")]
+                                        if options.rank == loser else [])
+        return kinds[options.rank](client, group_id, options, owns_client)
+
+    def rank(number):
+        with tern.Client(two_nodes[number].socket) as client, tern.init(
+                rank=number, size=2, id_file=path, client=client, timeout=30) as group:
+            group.barrier().wait()
+            sizes.append(group.size)
+
+    monkeypatch.setattr(launched, "Group", join)
+    other = threading.Thread(target=rank, args=(1,))
+    other.start()
+    rank(0)
+    other.join()
+    assert sizes == [2, 2] and len(kinds[loser].seconds) == 2
+
+
+@pytest.mark.parametrize("said", [tern.RankTakenError, tern.WrongSizeError])
+def test_what_a_start_before_says_of_a_rank_counts_only_until_another_id(
+        two_nodes, tmp_path, monkeypatch, said):
+    path, ids = tmp_path / "id", [of_a_start_before(two_nodes[0], "known") for _ in range(2)]
+    joins = Joins([said("join 0"), said("join 1")])
+    path.write_text(ids[0])
+    monkeypatch.setattr(launched, "Group", joins)
+    errors = []
+
+    def rank():
+        with tern.Client(two_nodes[1].socket) as client, pytest.raises(said) as error:
+            tern.init(rank=1, size=2, id_file=path, client=client, timeout=30)
+        errors.append(str(error.value))
+
+    other = threading.Thread(target=rank)
+    other.start()
+    joins.tried.wait()
+    launched.write_private(path, ids[1])
+    other.join()
+    assert errors == ["join 1"] and len(joins.seconds) == 2
+
+
 def test_init_alone_is_a_group_of_one(home):
     assert json.loads(start({}).communicate()[0]) == [0, 1, 1.0]
 
