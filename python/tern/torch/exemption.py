@@ -34,9 +34,17 @@ def reasons(model: nn.Module, exempt: Rule | Sequence[str] | None) -> dict[str, 
 
 
 def averaged_parameters(model: DistributedDataParallel) -> dict[str, nn.Parameter]:
-    """Those that DDP has not been told to ignore, by their names in the model that it wraps."""
+    """Those that DDP has not been told to ignore, by their names in the model that it wraps.
+
+    DDP looks in its list for the names of each module's own parameters. Therefore it averages one
+    that several modules have if one of its names is not there, and one of the outermost module
+    unless its name is there with a dot before it.
+    """
+    averaged = {id(parameter) for module_name, module in model.module.named_modules()
+                for own, parameter in module.named_parameters(recurse=False)
+                if f"{module_name}.{own}" not in model.parameters_to_ignore}
     return {name: parameter for name, parameter in model.module.named_parameters()
-            if name not in model.parameters_to_ignore}
+            if id(parameter) in averaged}
 
 
 def _reason(name: str, parameter: torch.Tensor, of_norm: bool,

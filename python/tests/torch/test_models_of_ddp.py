@@ -107,3 +107,38 @@ def test_parameters_that_ddp_ignores_are_left_out(two_nodes):
         assert all(stats.ops == 2 for stats in compressed.stats().values())
 
     run_ranks(two_nodes, 2, work)
+
+
+class Tied(Layers):
+    """Has a parameter of its own, and a weight of its layers by a second name."""
+
+    def __init__(self):
+        super().__init__(2)
+        self.pos_embed = nn.Parameter(torch.randn(WIDTH, WIDTH))
+        self.head = nn.Linear(WIDTH, WIDTH, bias=False)
+        self.head.weight = self.layers[0].weight
+
+    def forward(self, x):
+        return self.head(super().forward(x @ self.pos_embed))
+
+
+@pytest.mark.parametrize("ignored, left", [
+    (["pos_embed", "layers.0.weight"], {"pos_embed", "layers.0.weight", "layers.1.weight"}),
+    ([".pos_embed", "layers.0.weight", "head.weight"], {"layers.1.weight"})], ids=str)
+def test_what_ddp_averages_though_its_list_has_it(two_nodes, ignored, left):
+    """A parameter of the outermost module, and one of which it has not all names."""
+    def work(rank):
+        torch.manual_seed(0)
+        inner = Tied()
+        DistributedDataParallel._set_params_and_buffers_to_ignore_for_model(inner, ignored)
+        model = DistributedDataParallel(inner)
+        compressed = tern.torch.compress(model, recipe="3lc:s=1")
+        assert set(compressed.stats()) == left
+        for found in train(model, rank, 2):
+            alike = [torch.empty_like(found["pos_embed"]) for _ in range(2)]
+            dist.all_gather(alike, found["pos_embed"])
+            assert torch.equal(*alike) == ("pos_embed" in left)
+        dist.barrier()
+        assert all(stats.ops == 2 for stats in compressed.stats().values())
+
+    run_ranks(two_nodes, 2, work)
