@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, overload
+from typing import TYPE_CHECKING, Any, NoReturn, overload
 
 import torch
 import torch.distributed as dist
@@ -101,10 +101,10 @@ def compress(model: Any, recipe: str = "auto", level: str = "balanced",
     if replicas is not None:
         raise ValueError("the ranks of DistributedDataParallel are replicas: leave out replicas=")
     compression = Compression(model, recipe, level, exempt, scaler=scaler, name=name)
-    model.register_comm_hook(compression, _hook)
+    model.register_comm_hook(_HookState(compression), _hook)
     # What is copied from a GPU is likely not what was wanted.
     _log.log(logging.WARNING if compression.copies else logging.INFO, "%s", compression.describe())
-    if model.find_unused_parameters and compression.stats():
+    if model.find_unused_parameters and compression.may_lose:
         _log.warning("compress: with find_unused_parameters=True what a recipe owes to a parameter "
                      "is lost in a step in which no rank uses it: DDP leaves out what arrives then")
     return compression
@@ -154,6 +154,11 @@ class Compression:
         """Whether gradients are copied from a GPU to be encoded by the processor."""
         return self._copies
 
+    @property
+    def may_lose(self) -> bool:
+        """Whether there is a parameter that is compressed."""
+        return bool(self._buckets.tensors)
+
     def describe(self) -> str:
         """One line: what is compressed, how, and what is not and why."""
         tensors = self._buckets.tensors
@@ -170,15 +175,9 @@ class Compression:
                 f"{exact or 'none'}" + ("; all ranks are on one node, which nothing leaves"
                                         if nodes == 1 else f"; {nodes} nodes") + self._where)
 
-    def __deepcopy__(self, _: dict[int, Any]) -> Compression:
-        """Itself. A copy of a model of DDP, as torch.optim.swa_utils.AveragedModel makes one, has
-        DDP's list of hooks, and calls none of them: it averages exactly."""
-        return self
-
-    def __reduce__(self) -> tuple[Callable[[], None], tuple[()]]:
-        """None, in place of what belongs to this process: a model that is loaded from a file
-        averages exactly too, until compress() is called for it."""
-        return type(None), ()
+    def __reduce__(self) -> NoReturn:
+        raise TypeError("a Compression belongs to its process, and cannot be copied or pickled: "
+                        "save what its state_dict() returns")
 
     def stats(self) -> dict[str, TensorStats]:
         """What has happened to each compressed parameter on this node, by name."""
@@ -263,8 +262,21 @@ class Compression:
             level=self._level if recipe == "auto" else None, client_blocks=True)
 
 
-def _hook(state: Compression, bucket: dist.GradBucket) -> Future[torch.Tensor]:
-    return state.average(bucket)
+class _HookState:
+    """What DDP has of a compression. DDP lists it with its hook, and the list goes along when the
+    model is copied, as by torch.optim.swa_utils.AveragedModel, or saved."""
+
+    def __init__(self, compression: Compression) -> None:
+        self.compression = compression
+
+    def __reduce__(self) -> tuple[Callable[[], None], tuple[()]]:
+        """None: a copy of the model, and one that is loaded, call no hook of the list. They average
+        exactly until compress() is called for them."""
+        return type(None), ()
+
+
+def _hook(state: _HookState, bucket: dist.GradBucket) -> Future[torch.Tensor]:
+    return state.compression.average(bucket)
 
 
 # DDP compares these with its own classes, and not with their names.

@@ -133,7 +133,7 @@ def test_a_rebuilt_bucket_keeps_what_it_owes(two_nodes):
             model, buckets = model_of(**options), []
             noting = _weights_in_buckets(model, buckets)
             hook = noting(model, "3lc:s=1", "balanced", None, scaler=None, name="model")
-            model.register_comm_hook(hook, compression._hook)
+            model.register_comm_hook(compression._HookState(hook), compression._hook)
             return train(model, rank), buckets
 
         return run_ranks(two_nodes, 2, work)[0]
@@ -157,7 +157,7 @@ def test_a_hook_by_bucket_would_lose_it(two_nodes):
                                            name=f"model{by_bucket}")
             average = _by_bucket.__get__(hook) if by_bucket else hook.average
             hook.average = average
-            model.register_comm_hook(hook, compression._hook)
+            model.register_comm_hook(compression._HookState(hook), compression._hook)
             results.append(owed(model, rank, 2)["layers.0.weight"])
         return results
 

@@ -90,6 +90,17 @@ def test_a_model_is_copied_averaged_and_saved(two_nodes, tmp_path):
     run_ranks(two_nodes, 2, work)
 
 
+def test_a_compression_is_not_saved_in_place_of_its_state(two_nodes, tmp_path):
+    def work(rank):
+        compressed = tern.torch.compress(model_of(), recipe="3lc:s=1")
+        for copied in (lambda: torch.save({"compression": compressed}, tmp_path / f"{rank}.pt"),
+                       lambda: copy.copy(compressed), lambda: copy.deepcopy(compressed)):
+            with pytest.raises(TypeError, match="save what its state_dict"):
+                copied()
+
+    run_ranks(two_nodes, 2, work)
+
+
 def test_parameters_that_ddp_ignores_are_left_out(two_nodes):
     def work(rank):
         inner = Layers()
