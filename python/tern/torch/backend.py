@@ -14,7 +14,7 @@ import torch
 from torch._C import _distributed_c10d as c10d
 
 from .collectives import Collectives
-from .dispatch import NAMES
+from .dispatch import ALL_NAMES
 from .meeting import meet
 from .submissions import Submissions
 from .untraced import leave_untraced
@@ -90,4 +90,4 @@ class TernBackend(Collectives, c10d.Backend):
         return self._submissions.started
 
 
-leave_untraced(TernBackend, NAMES)
+leave_untraced(TernBackend, ALL_NAMES)

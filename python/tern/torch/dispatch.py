@@ -21,6 +21,8 @@ NAMES = ("allreduce", "allreduce_coalesced", "broadcast", "reduce", "allgather",
          "reduce_scatter_single", "_reduce_scatter_base", "reduce_scatter_single_coalesced",
          "reduce_scatter_tensor_coalesced", "all_to_all_single", "alltoall_base", "alltoall",
          "gather", "scatter", "barrier", "send", "recv", "recv_anysource")
+# And what calls them, or is another name for one.
+ALL_NAMES = (*NAMES, "allreduce_sparse", "gather_single", "gather_into_tensor", "recvAnysource")
 
 
 def is_looked_at(arguments: Any) -> bool:

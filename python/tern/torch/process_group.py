@@ -12,7 +12,7 @@ import torch.distributed as dist
 
 from .backend import BACKEND, TernBackend, has_python_backends
 from .collectives import Collectives
-from .dispatch import NAMES, group_of_cpp, through_dispatcher
+from .dispatch import ALL_NAMES, group_of_cpp, through_dispatcher
 from .meeting import meet
 from .monitored import monitored_barrier
 from .submissions import Submissions
@@ -142,4 +142,4 @@ class TernProcessGroup(Collectives, dist.ProcessGroup):
 
 if has_python_backends():
     through_dispatcher(TernProcessGroup)
-leave_untraced(TernProcessGroup, NAMES)
+leave_untraced(TernProcessGroup, ALL_NAMES)

@@ -16,6 +16,8 @@ from torch.nn.parallel import DistributedDataParallel
 import tern.torch
 from ranks import run_ranks
 from tern.torch.backend import has_python_backends
+from tern.torch.collectives import Collectives
+from tern.torch.dispatch import ALL_NAMES
 
 
 def batch(rank, step):
@@ -101,12 +103,28 @@ def test_a_compiled_function_calls_collectives(two_nodes):
             dist.all_gather(parts, y + x)
             dist.all_reduce(y, async_op=True).wait()
             dist.barrier()
-            return parts[0] + parts[1] + y
+            gathered = torch.zeros(6)
+            if hasattr(dist, "gather_single"):
+                dist.gather_single(x, gathered if rank == 0 else None)
+            else:
+                gathered[3 * rank:3 * rank + 3] = x
+            if rank == 0:
+                dist.send(y, 1)
+            else:
+                dist.recv(y)
+            dist.all_reduce(gathered)
+            return parts[0] + parts[1] + y + gathered[:3] + gathered[3:]
 
         return [function(torch.full((3,), rank + 1.0)).tolist() for _ in range(2)]
 
-    # Both ranks have 6 of the sum and 2 of the broadcast, and 12 of the second sum.
-    assert run_ranks(two_nodes, 2, work) == [[[28.0] * 3] * 2] * 2
+    # Both ranks have 6 of the sum and 2 of the broadcast, 12 of the second sum, and 2 of each part
+    # that is gathered.
+    assert run_ranks(two_nodes, 2, work) == [[[32.0] * 3] * 2] * 2
+
+
+def test_every_operation_of_a_group_is_left_untraced():
+    public = {name for name in vars(Collectives) if not name.startswith("_")}
+    assert public - {"rank"} <= set(ALL_NAMES)
 
 
 @pytest.mark.skipif(not has_python_backends(), reason="from PyTorch 2.14 on")
