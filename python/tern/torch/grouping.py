@@ -8,7 +8,7 @@ import torch.distributed as dist
 
 from ..errors import LaunchError, TernError
 from .failures import as_torch
-from .meeting import shared_client
+from .meeting import client_and_id, shared_client
 from .process_group import TernProcessGroup
 from .submissions import Submissions
 
@@ -22,8 +22,7 @@ def submissions_of(process_group: Any) -> Submissions:
     own_failure: TernError | None = None
     group_id = ""
     try:
-        client = shared_client()
-        group_id = client.mint() if rank == 0 else ""
+        client, group_id = client_and_id() if rank == 0 else (shared_client(), "")
     except TernError as error:
         own_failure = error
     # All hear of a failure of any: who has none would wait for the others to join.

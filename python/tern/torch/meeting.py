@@ -37,21 +37,32 @@ def shared_client() -> Client:
     quarter of the machine's memory if that is less).
     Raises ValueError if it is no number.
     """
+    return _asked_client()[0]
+
+
+def client_and_id() -> tuple[Client, str]:
+    """shared_client(), and the id of a new group."""
+    client, group_id = _asked_client()
+    return client, group_id or client.mint()
+
+
+def _asked_client() -> tuple[Client, str]:
+    """And what its daemon has answered when it was asked whether it is still there: the id of a new
+    group, or "" of a client that is new itself.
+
+    An id that nobody joins by is one of the 1,024 groups of a user that the daemon remembers, until
+    newer ones take its place.
+    """
     with _lock:
         client = _clients.get(os.getpid())
-        if client is None or not _is_served(client):
-            client = connect(arena_bytes=_arena_bytes())
-            _clients[os.getpid()] = client
-        return client
-
-
-def _is_served(client: Client) -> bool:
-    """Whether its daemon is still there. An id that nobody joins by leaves nothing behind."""
-    try:
-        client.mint()
-    except (ClosedError, DaemonLostError):
-        return False
-    return True
+        if client is not None:
+            try:
+                return client, client.mint()
+            except (ClosedError, DaemonLostError):
+                pass
+        client = connect(arena_bytes=_arena_bytes())
+        _clients[os.getpid()] = client
+        return client, ""
 
 
 def _arena_bytes() -> int:
@@ -93,8 +104,8 @@ def _mint(store: Any, size: int) -> tuple[Client, str]:
     """Tells all other ranks the id of a new group, or why there is none: they would wait for it."""
     told = f"{_FAILED}see its own error"
     try:
-        client = shared_client()
-        told = group_id = client.mint()
+        client, group_id = client_and_id()
+        told = group_id
         return client, group_id
     except TernError as error:
         told = f"{_FAILED}{error}"

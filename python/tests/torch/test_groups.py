@@ -1,10 +1,12 @@
 """Groups come, go and come again; what is wrong with a call or a rank is said by name."""
 
+import contextlib
 import copy
 import datetime
 import multiprocessing
 import os
 import signal
+import threading
 
 import pytest
 import torch
@@ -89,12 +91,16 @@ def test_a_group_ends_and_begins_again_with_the_same_store(two_nodes):
 
 def test_a_group_begins_again_when_its_daemons_have():
     """In processes in which something still refers to the group of before: a model of DDP."""
-    stepped, restarted = fork.Barrier(3), fork.Event()
+    stepped, restarted = fork.Barrier(3, timeout=60), fork.Event()
 
     def work(rank):
         store = dist.PrefixStore("again", dist.distributed_c10d._get_default_store())
-        model = DistributedDataParallel(torch.nn.Linear(3, 3))
-        model(torch.ones(1, 3)).sum().backward()
+        try:
+            model = DistributedDataParallel(torch.nn.Linear(3, 3))
+            model(torch.ones(1, 3)).sum().backward()
+        except BaseException:
+            stepped.abort()
+            raise
         stepped.wait()
         restarted.wait()
         dist.destroy_process_group()
@@ -106,13 +112,30 @@ def test_a_group_begins_again_when_its_daemons_have():
 
     with daemons(2) as nodes:
         ranks = start_ranks(nodes, 2, work)
-        stepped.wait()
-        for node in nodes:
-            node.kill()
-            node.start()
-        restarted.set()
+        try:
+            # Where a rank has failed, its answer says why.
+            with contextlib.suppress(threading.BrokenBarrierError):
+                stepped.wait()
+            for node in nodes:
+                node.kill()
+                node.start()
+        finally:
+            restarted.set()
         for rank in ranks:
             answer_of(*rank)
+
+
+@pytest.mark.parametrize("backend", ["tern", "gloo"])
+def test_a_new_group_takes_one_id_of_each_rank(two_nodes, backend):
+    """The first rank's is the group's; another's is the answer of its daemon that it is there."""
+    def work(rank):
+        client = meeting.shared_client()
+        mint, minted = client.mint, []
+        client.mint = lambda: minted.append(mint()) or minted[-1]
+        grouping.submissions_of(dist.new_group(backend=backend))
+        assert len(minted) == 1
+
+    run_ranks(two_nodes, 2, work)
 
 
 def test_a_monitored_barrier_is_one_again_with_the_same_store(two_nodes):
@@ -237,8 +260,7 @@ def test_errors_of_a_group_that_does_not_come_about_are_torchs_too(two_nodes):
         assert isinstance(raised.value, dist.DistBackendError)
         # In a process that ends with the test.
         client = grouping.shared_client()
-        client.mint = lambda: "no id"
-        grouping.shared_client = lambda: client
+        grouping.client_and_id = lambda: (client, "no id")
         with pytest.raises(tern.InvalidArgumentError) as raised:
             grouping.submissions_of(dist.new_group(backend="gloo"))
         assert isinstance(raised.value, dist.DistBackendError)
