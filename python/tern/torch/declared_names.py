@@ -12,7 +12,7 @@ from typing import Any
 
 import torch.distributed as dist
 
-_BYTES = 127  # of a declaration
+_BYTES = 127  # of a declaration, with the nine of what name_among() adds
 
 
 def declared_name(model: str, own: str) -> str:
@@ -25,12 +25,10 @@ def declared_name(model: str, own: str) -> str:
     return full
 
 
-def name_among(model: str, process_group: Any) -> str:
-    """The name of a model that this process group averages: of a group of all ranks, as it is."""
+def name_among(model: str, process_group: Any, place: str = "") -> str:
+    """The name of a model that this process group averages: of a group of all ranks, as it is.
+    `place`: of the part that it averages, of any length."""
     ranks = dist.get_process_group_ranks(process_group)
-    return model if len(ranks) == dist.get_world_size() else name_of_part(model, str(ranks))
-
-
-def name_of_part(model: str, part: str) -> str:
-    """`part`: what tells it from others, of any length."""
-    return f"{model}@{hashlib.sha256(part.encode()).hexdigest()[:8]}"
+    if len(ranks) == dist.get_world_size():
+        return model
+    return f"{model}@{hashlib.sha256(f'{ranks}{place}'.encode()).hexdigest()[:8]}"

@@ -22,7 +22,7 @@ from ..statistics import TensorStats
 from ..tensor import Tensor
 from . import checkpoints, on_device
 from .columns import Column, ColumnsOf
-from .declared_names import declared_name, name_of_part
+from .declared_names import declared_name, name_among
 from .device_starts import Streams
 from .exemption import Rule, reasons
 from .failures import as_torch
@@ -58,7 +58,7 @@ class ReplicatedCompression:
         orders = [ColumnsOf(module, own, names) for own, module in modules]
         self._shard = _agreed_shard(self._submissions, model, modules,
                                     set(dist.get_process_group_ranks(replicas)))
-        self._name = name_of_part(name, self._shard["place"])
+        self._name = name_among(name, replicas, self._shard["place"])
         for order in orders:
             for own in order.names:
                 declared_name(self._name, own)

@@ -46,7 +46,16 @@ def by_replicas(rank, name):
     return lambda step: backward(model, rank, step)
 
 
-@pytest.mark.parametrize("kind", [by_ddp, by_fsdp, by_replicas])
+def by_replicas_of_pairs(rank, name):
+    """Each pair has a model of its own, which each rank has whole."""
+    groups = [dist.new_group(pair) for pair in PAIRS]
+    mesh = DeviceMesh("cpu", [[0], [1], [2], [3]], mesh_dim_names=("replicas", "shards"))
+    model, _ = models_on(mesh["shards"])
+    tern.torch.compress(model, recipe=RECIPE, name=name, replicas=groups[rank // 2])
+    return lambda step: backward(model, rank, step)
+
+
+@pytest.mark.parametrize("kind", [by_ddp, by_fsdp, by_replicas, by_replicas_of_pairs])
 def test_each_group_goes_on_with_what_it_owes(keeping_nodes, kind):
     def job(name, steps):
         def work(rank):
@@ -69,6 +78,19 @@ def test_a_model_of_all_ranks_keeps_its_name(keeping_nodes):
 
     for names in run_ranks(keeping_nodes, 2, work):
         assert names == {f"ddp/layers.{layer}.weight" for layer in range(4)}
+
+
+def test_replicas_that_are_all_ranks_keep_the_name(keeping_nodes):
+    def work(rank):
+        mesh = DeviceMesh("cpu", [[0], [1]], mesh_dim_names=("replicas", "shards"))
+        model, _ = models_on(mesh["shards"])
+        compressed = tern.torch.compress(model, recipe=RECIPE,
+                                         replicas=mesh["replicas"].get_group())
+        backward(model, rank, 0)
+        return [tensor.name for tensor in compressed._tensors.values()]
+
+    for names in run_ranks(keeping_nodes, 2, work):
+        assert names and all(name.startswith("ddp/") for name in names)
 
 
 def test_a_parameter_server_takes_nothing_over(keeping_nodes):
