@@ -252,6 +252,23 @@ def test_a_failure_in_the_backward_pass_of_ddp_has_its_class_in_the_text(two_nod
             answer_of(*rank)
 
 
+def test_the_end_of_a_daemon_has_its_class_in_the_text_of_the_backward_pass():
+    """One on its own node, another one elsewhere."""
+    def work(rank):
+        model = DistributedDataParallel(torch.nn.Linear(100, 100))
+        loss = model(torch.ones(2, 100)).sum()
+        dist.barrier()
+        if rank == 1:
+            os.kill(nodes[1].process.pid, signal.SIGKILL)
+        said = ("PeerLostError", "DaemonLostError")[rank]
+        with pytest.raises(RuntimeError, match=f"{said}: "):
+            loss.backward()
+        dist.destroy_process_group()
+
+    with daemons(2) as nodes:
+        run_ranks(nodes, 2, work)
+
+
 def test_errors_of_a_group_that_does_not_come_about_are_torchs_too(two_nodes):
     def work(rank):
         soon = datetime.timedelta(milliseconds=100)
