@@ -7,6 +7,7 @@ import os
 import pathlib
 import select
 import threading
+import time
 import weakref
 
 import numpy as np
@@ -357,10 +358,11 @@ def test_two_hundred_clients_leave_nothing_behind(node):
             thread.join()
     assert descriptors() <= open_here
     assert (threading.active_count(), os.listdir("/dev/shm")) <= before
-    with tern.Client(node.socket):
-        # The daemon takes clients' ends in turn: this one's hello came after all of them.
-        assert node.descriptors() <= open_there + 16
-        assert node.arenas() <= arenas + 4
+    # The daemon has threads that close and unmap what clients leave: they may be some ends behind.
+    deadline = time.monotonic() + 60
+    while node.descriptors() > open_there or node.arenas() > arenas:
+        assert time.monotonic() < deadline, (node.descriptors(), open_there, node.arenas(), arenas)
+        time.sleep(0.05)
     assert "memfd:tern" not in pathlib.Path("/proc/self/maps").read_text()
 
 
