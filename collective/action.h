@@ -20,6 +20,8 @@ enum class ActionKind : std::uint8_t {
   announce,    // send the op's announcement to every other node
   grant,       // chunks [index, index + count) of this node: reserve room, tell every other node;
                // where contributions came with the announcements, room for the sums alone
+  scan,        // look through chunk `index` of `node` for the largest value this node sends of it;
+               // only of ops with one scale for all, which contribute or publish nothing before
   contribute,  // encode chunk `index` of `node`, send it there
   begin,       // accumulator of `chunk` = this node's own contribution; there is no other node
   begin_add,   // accumulator of `chunk` = this node's own contribution + that of `node`, as in add

@@ -164,9 +164,10 @@ GroupOps::SubmitResult GroupOps::on_submit(const Submission& submission, OpId& i
   return SubmitResult::accepted;
 }
 
-void GroupOps::compress(OpId id) {
+void GroupOps::compress(OpId id, bool scans) {
   Op& op = ops_[id];
   op.compressed = true;
+  op.scans = scans;
   if (op.plan->may_decline_eager()) decline_eager(op, shape_);
 }
 

@@ -55,8 +55,9 @@ class GroupOps {
   SubmitResult on_submit(const Submission& submission, OpId& op);
   // After on_submit: what this node sends is to be compressed. Unless it may be a block in the
   // announcement, the op takes its legs however small it is; a node says so to the others by
-  // announcing it without values.
-  void compress(OpId op);
+  // announcing it without values. `scans`: with one scale for all that this node sends, for which
+  // each chunk is looked through first.
+  void compress(OpId op, bool scans = false);
   // kNoSlot in `op`: a late announcement of an op that has ended here.
   bool on_announce(std::uint32_t node, const OpKey& key, const wire::AnnounceBody& body, OpId& op);
   bool on_grant(std::uint32_t node, const OpKey& key, std::uint32_t chunk, std::uint32_t count);

@@ -94,6 +94,7 @@ void GroupOps::done(const Action& action) {
     case ActionKind::complete:
       return;
     case ActionKind::grant:
+    case ActionKind::scan:
     case ActionKind::contribute:
     case ActionKind::begin:
     case ActionKind::begin_add:

@@ -86,6 +86,8 @@ Action Legs::next(OpId id, const Op& op, const Means& means) {
   Own& own = own_[id];
   const std::uint32_t owned = op.chunks.owned(self_);
   if (!op.plan->reduces()) {
+    const Action scan = next_scan(id, op, means.inputs);
+    if (scan.kind != ActionKind::none || !is_scanned(id, op)) return scan;
     if (own.published >= owned || room.results == 0) return {};
     if (!means.inputs.has(id, op.chunks.chunk(self_, own.published))) return {};
     return {.kind = ActionKind::publish, .op = id, .index = own.published++};
@@ -93,8 +95,9 @@ Action Legs::next(OpId id, const Op& op, const Means& means) {
   // Before any result and contribution: a grant that follows one on its link would keep the others
   // waiting.
   Action action = next_grant(id, op, room);
+  if (action.kind == ActionKind::none) action = next_scan(id, op, means.inputs);
   if (action.kind == ActionKind::none) action = next_of_chunks(id, op, means);
-  if (action.kind == ActionKind::none && room.contributions > 0) {
+  if (action.kind == ActionKind::none && room.contributions > 0 && is_scanned(id, op)) {
     action = next_contribution(id, op, means.inputs);
   }
   if (action.kind != ActionKind::none) return action;
@@ -164,6 +167,20 @@ Action Legs::next_grant(OpId id, const Op& op, const Room& room) {
   return action;
 }
 
+// Of what this node sends.
+Action Legs::next_scan(OpId id, const Op& op, const InputGate& inputs) {
+  Scan& scan = own_[id].scan;
+  if (is_scanned(id, op) || scan.busy) return {};
+  for (; scan.node < nodes_; ++scan.node, scan.index = 0) {
+    if ((scan.node == self_) == op.plan->reduces()) continue;
+    if (scan.index >= op.chunks.owned(scan.node)) continue;
+    if (!inputs.has(id, op.chunks.chunk(scan.node, scan.index))) return {};
+    scan.busy = true;
+    return {.kind = ActionKind::scan, .op = id, .node = scan.node, .index = scan.index++};
+  }
+  return {};
+}
+
 // Chunk by chunk round the owners, each node from the one before it: so everybody receives from one
 // at a time, and first from whom it adds first. Raw ones are paced by the results, or the
 // network's queues would put them in another order; parked sums, and sums that not all get, have no
@@ -197,6 +214,9 @@ std::uint32_t Legs::done(const Action& action, const Op& op) {
         if (chunk.op != action.op || chunk.index < action.index) continue;
         if (chunk.index - action.index < action.count) chunk.busy = false;
       }
+      return 0;
+    case ActionKind::scan:
+      own.scan.busy = false;
       return 0;
     case ActionKind::contribute:
       peers_.write(action.op, action.node).sending = false;

@@ -76,12 +76,17 @@ class Legs {
     std::uint32_t contributed = 0;  // contributions it has sent us
     std::uint32_t results = 0;      // results it has sent us
   };
+  struct Scan {  // of an op whose values are looked through before any is encoded
+    std::uint32_t node = 0, index = 0;  // the next chunk
+    bool busy = false;                  // one after the other
+  };
   struct Own {  // of an op, chunks that this node owns
     std::uint32_t granted = 0;
     std::uint32_t finished = 0;
     std::uint32_t published = 0;
     std::uint32_t parked = 0;  // or being finished after that
     bool granting = false;     // grants of an op go out one after the other
+    Scan scan;
   };
   struct Chunk {
     OpId op = kNoSlot;
@@ -99,6 +104,10 @@ class Legs {
   Action next_sent_on(OpId id);
   Action next_of_chunks(OpId id, const Op& op, const Means& means);
   Action next_grant(OpId id, const Op& op, const Room& room);
+  Action next_scan(OpId id, const Op& op, const InputGate& inputs);
+  bool is_scanned(OpId id, const Op& op) const noexcept {
+    return !op.scans || (own_[id].scan.node == nodes_ && !own_[id].scan.busy);
+  }
   Action next_contribution(OpId id, const Op& op, const InputGate& inputs);
   void free_chunk(ChunkId chunk);
 

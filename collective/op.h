@@ -41,6 +41,7 @@ struct Op {
   bool eager = false;             // until a node says that it wants the two legs
   bool announces_chunks = false;  // each node's announcement brings the owner its contribution
   bool compressed = false;        // by this node: its contributions are small
+  bool scans = false;             // this node's values, all of them, before any is encoded
   bool verifying = false;
   std::int32_t priority = 0;
   std::uint64_t order = 0;

@@ -6,6 +6,8 @@ BlockCompletion BlockCodec::perform(const BlockRequest& request) {
   switch (request.verb) {
     case BlockVerb::gather:
       return encoder_.gather(request);
+    case BlockVerb::scan:
+      return encoder_.scan(request);
     case BlockVerb::encode:
       return encoder_.encode(request);
     case BlockVerb::begin:

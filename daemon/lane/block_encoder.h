@@ -21,6 +21,7 @@ class BlockEncoder {
 
   // Of BlockVerb; each requires what is said there.
   BlockCompletion gather(const BlockRequest& request);
+  BlockCompletion scan(const BlockRequest& request);
   BlockCompletion encode(const BlockRequest& request);
   BlockCompletion finish(const BlockRequest& request);
   BlockCompletion finish_parked(const BlockRequest& request);
@@ -53,7 +54,8 @@ class BlockEncoder {
   std::uint32_t encode_lossless(const BlockRequest& request, std::span<const std::byte> input);
 
   // ---- One scale for a whole tensor: nothing can be encoded before its largest value is known ---
-  void scan_contributions(collective::OpId op);
+  void scan_announced(collective::OpId op);
+  void scan_part(collective::OpId op, const ChunkPart& part);
   bool park(const BlockRequest& request, std::span<const float> sum);
 
   // ---- Residuals that a lossy recipe left to an exact one ----

@@ -15,6 +15,7 @@ namespace tern::daemon {
 
 enum class BlockVerb : std::uint8_t {
   gather,         // this node's contribution to an eager op, as plain elements
+  scan,           // the largest value of what this node sends of a chunk: BlockStats
   encode,         // this node's contribution to a chunk of another node, or to an eager op
   begin,          // sum = this node's own contribution
   add,            // sum += the block of `node`

@@ -151,7 +151,10 @@ void LaneGroup::submit(LaneClient& client, const shm::SubmitEntry& entry) {
       codec_.blocks().stats(op).error.contributions = admitted.client.energies;
     }
     // One that has failed before anybody said what it is has no plan.
-    if (!ops.op(op).failed && tuning_.compresses(op)) ops.compress(op);
+    if (!ops.op(op).failed && tuning_.compresses(op)) {
+      const OpEncoding& encoding = admitted.op.encoding;
+      ops.compress(op, encoding.lossy && codec::scans_tensor(encoding.recipe));
+    }
   }
   const std::size_t element = dtype_bytes(static_cast<DType>(entry.dtype));
   const plan::Extents& extents = admitted.checked.extents;
@@ -222,6 +225,9 @@ void LaneGroup::carry_out(const Action& action) {
                                                         : announcements_.announce(action);
     case ActionKind::grant:
       return reduce_.grant(action);
+    case ActionKind::scan:
+      return clients_.fail_if_pages_are_lost(action.op) ? core_.ops().done(action)
+                                                        : reduce_.scan(action);
     case ActionKind::contribute:
       return clients_.fail_if_pages_are_lost(action.op) ? core_.ops().done(action)
                                                         : reduce_.contribute(action);
@@ -270,6 +276,8 @@ void LaneGroup::on_block(const BlockRequest& request, const BlockCompletion& com
   switch (request.verb) {
     case BlockVerb::gather:
       return announcements_.gathered(request, completion);
+    case BlockVerb::scan:
+      return core_.ops().done(request.action);
     case BlockVerb::encode:
       return request.action.kind == ActionKind::announce
                  ? announcements_.gathered(request, completion)

@@ -45,6 +45,15 @@ bool ReduceLeg::accept_grant(std::uint32_t node, const wire::FrameHeader& header
 
 // ---- Contributions to other nodes ---------------------------------------------------------------
 
+void ReduceLeg::scan(const Action& action) {
+  BlockRequest request;
+  request.verb = BlockVerb::scan;
+  request.op = action.op;
+  request.number = core_.op(action.op).chunks.chunk(action.node, action.index);
+  request.action = action;
+  path_.submit(request);
+}
+
 void ReduceLeg::contribute(const Action& action) {
   const OpId op = action.op;
   const auto& chunks = core_.op(op).chunks;

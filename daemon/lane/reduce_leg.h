@@ -26,6 +26,7 @@ class ReduceLeg {
 
   // ---- Actions, and what follows when their blocks are done ----
   void grant(const collective::Action& action);
+  void scan(const collective::Action& action);
   void contribute(const collective::Action& action);
   void contributed(const BlockRequest& request, const BlockCompletion& completion);
   void add(const collective::Action& action);  // begin and begin_add too

@@ -86,7 +86,7 @@ bool GroupOpsNet::submit(std::uint32_t rank, OpKey key, wire::AnnounceBody body,
   EXPECT_FALSE(submitted_[id_of(rank, key)]);
   submitted_[id_of(rank, key)] = true;
   const bool declines = (shape_.declining >> node_of_rank_[rank] & 1) != 0;
-  if (declines && plan::find(body.kind)->may_decline_eager()) node.ops->compress(op);
+  if (declines && plan::find(body.kind)->may_decline_eager()) node.ops->compress(op, shape_.park);
   return true;
 }
 
@@ -269,6 +269,9 @@ void GroupOpsNet::act(std::uint32_t self, const Action& action) {
   frame.key = op.key;
   switch (action.kind) {
     case ActionKind::none:
+      break;
+    case ActionKind::scan:
+      ASSERT_TRUE(op.scans);
       break;
     case ActionKind::announce: {
       frame.kind = wire::FrameKind::announce;

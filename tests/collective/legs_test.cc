@@ -120,6 +120,38 @@ TEST_F(LegsOfOneOp, ContributionsToOneNodeGoOutInOrder) {
   EXPECT_EQ(again.index, 1u);
 }
 
+TEST_F(LegsOfOneOp, NothingIsContributedBeforeAllThatIsSentHasBeenLookedThrough) {
+  begin(3, all_reduce_of(kChunk * 5));
+  op.compressed = op.scans = true;
+  ASSERT_TRUE(legs->take_grant(kOp, op, {1, op.chunks.chunk(1, 0), op.chunks.owned(1)}));
+  const Room no_grants{0, 0, 8, 8};
+  std::vector<std::uint32_t> scanned;
+  for (std::uint32_t i = 0; i < op.chunks.owned(1) + op.chunks.owned(2); ++i) {
+    const Action scan = next(no_grants);
+    ASSERT_EQ(scan.kind, ActionKind::scan);
+    EXPECT_NE(scan.node, 0u) << "what it owns it does not send";
+    scanned.push_back(op.chunks.chunk(scan.node, scan.index));
+    EXPECT_EQ(next(no_grants).kind, ActionKind::none) << "one after the other";
+    EXPECT_EQ(legs->done(scan, op), 0u);
+  }
+  std::sort(scanned.begin(), scanned.end());
+  EXPECT_EQ(std::unique(scanned.begin(), scanned.end()), scanned.end());
+  EXPECT_EQ(next(no_grants).kind, ActionKind::contribute);
+}
+
+TEST_F(LegsOfOneOp, WhatIsPublishedIsLookedThroughFirst) {
+  begin(2, broadcast_of(kChunk * 2, 0));
+  op.scans = true;
+  for (std::uint32_t i = 0; i < op.chunks.owned(0); ++i) {
+    const Action scan = next();
+    ASSERT_EQ(scan.kind, ActionKind::scan);
+    EXPECT_EQ(scan.node, 0u);
+    EXPECT_EQ(next().kind, ActionKind::none);
+    legs->done(scan, op);
+  }
+  EXPECT_EQ(next().kind, ActionKind::publish);
+}
+
 // Node 1 adds node 2's contribution first, and node 3 this one's.
 TEST_F(LegsOfOneOp, ContributionsGoFirstToWhomAddsThemFirst) {
   begin(4, all_reduce_of(kChunk * 4));

@@ -101,6 +101,21 @@ TEST_F(BlockEncoderOfTwoRanks, ContributeTheirSumAsElements) {
   EXPECT_EQ(made_floats(done), ramp(kChunk, 3 + 2 * kChunk, 2));
 }
 
+TEST_F(BlockEncoderTest, AScanKeepsTheLargestValueOfTheChunksThatItHasSeen) {
+  const Spec spec{.count = 4 * kChunk};
+  const auto tensor = node.declare(spec, "ef(3lc:scale=tensor)");
+  const OpId op = node.begin(spec, Node::by_recipe_of(*tensor));
+  node.give(op, ramp(4 * kChunk, 1, 1));
+  const auto& chunks = node.core.op(op).chunks;
+  for (const std::uint32_t index : {1u, 0u}) {
+    BlockRequest request;
+    request.number = chunks.chunk(1, index);
+    EXPECT_EQ(perform(BlockVerb::scan, op, request).form, BlockForm::none);
+    EXPECT_EQ(node.codec.blocks().stats(op).contributions_max,
+              static_cast<float>(chunks.begin(chunks.chunk(1, 1)) + kChunk));
+  }
+}
+
 TEST_F(BlockEncoderOfTwoRanks, GatherAllOfAnEagerOp) {
   const OpId op = node.begin({.count = 5});
   node.give(op, ramp(5, 1, 1), 0);
