@@ -212,6 +212,10 @@ int LaneGroup::run_actions(int budget, const LaneLoad& load, std::size_t jobs) {
     if (action.kind == ActionKind::none) break;
     carry_out(action);
   }
+  for (; done < budget && verifier_.is_busy() && core_.resources().codec.spent.leaves_time();
+       ++done) {
+    take_checksums();
+  }
   if (!passes_first_) run_passes();
   return done;
 }
@@ -248,7 +252,7 @@ void LaneGroup::carry_out(const Action& action) {
     case ActionKind::reduce_eager:
       return announcements_.reduce(action);
     case ActionKind::verify:
-      return send_checksums(action);
+      return verifier_.begin(action);
     case ActionKind::fail_remote:
       return send_failure(action);
     case ActionKind::tell_submitted:
@@ -307,9 +311,14 @@ void LaneGroup::fail_for_block(const BlockRequest& request, const char* problem)
   core_.ops().fail(request.op, {Errc::invalid_argument, rank, text});
 }
 
-void LaneGroup::send_checksums(const Action& action) {
-  const auto bodies = verifier_.take(action.op, codec_.blocks());
-  core_.tell_all(core_.header(wire::FrameKind::verify, action.op), std::as_bytes(bodies));
+void LaneGroup::take_checksums() {
+  const std::uint64_t begin = core_.now_ns();
+  const auto [action, checksums] = verifier_.take_some(codec_.blocks());
+  core_.resources().codec.spent.charge(core_.now_ns() - begin);
+  if (action.kind == ActionKind::none) return;
+  if (!checksums.empty()) {
+    core_.tell_all(core_.header(wire::FrameKind::verify, action.op), std::as_bytes(checksums));
+  }
   core_.ops().done(action);
 }
 

@@ -106,7 +106,7 @@ class LaneGroup final : private MemoryOwner, private BlockSink {
   // Actions.
   void carry_out(const collective::Action& action);
   void fail_for_block(const BlockRequest& request, const char* problem);
-  void send_checksums(const collective::Action& action);
+  void take_checksums();  // some of them
   void send_failure(const collective::Action& action);
   void complete(collective::OpId op);
   bool is_heard(collective::OpId op);

@@ -17,6 +17,7 @@ Verifier::Verifier(const collective::GroupShape& shape, std::uint32_t group_size
   checksums_.resize(std::size_t{op_slots} * size_);
   blocks_.resize(op_slots);
   own_.resize(shape.local_ranks());
+  under_way_.reserve(op_slots);
 }
 
 std::size_t Verifier::payload_bytes(std::uint32_t node) const noexcept {
@@ -42,46 +43,48 @@ void Verifier::forget(OpId op) noexcept {
   if (shape_.verify) blocks_[op] = {};
 }
 
-std::span<const wire::VerifyBody> Verifier::take(OpId op, const OpBlocks& blocks) {
-  // What fits in its announcements has no results that are blocks, whatever a node says.
-  if (blocks_[op].are_compared && !blocks.op(op).eager) return take_blocks(op);
+Verifier::Taken Verifier::take_some(const OpBlocks& blocks) {
+  const collective::Action action = under_way_.front();
+  const OpId op = action.op;
   const auto& numbers = shape_.ranks[shape_.node];
-  const auto& chunks = blocks.op(op).chunks;
-  const auto ranks = blocks.ranks(op);
-  for (std::size_t i = 0; i < ranks.size(); ++i) {
-    const auto output = host_bytes(ranks[i].output);
-    std::uint32_t crc = 0;
-    const auto count_in = [&](const ChunkPart& part) {
-      const shm::BlockSlots* const slots = blocks.slots(op);
-      const std::size_t offset = slots != nullptr ? slots->element_offset(part.begin)
-                                                  : part.begin * dtype_bytes(blocks.dtype(op));
-      crc = wire::crc32c(output.subspan(offset, blocks.bytes(op, part)), crc);
-    };
-    if (blocks.op(op).eager) {
-      count_in(blocks.whole(op));
-    } else {
-      for (std::uint32_t node = 0; node < shape_.nodes(); ++node) {
-        // Of what is sent on the root has all, which others own.
-        if (chunks.is_sent_on() && node == blocks.op(op).root_node) continue;
-        for (std::uint32_t index = 0; index < chunks.owned(node); ++index) {
-          count_in(blocks.part(op, chunks.chunk(node, index)));
-        }
-      }
-    }
-    own_[i] = {numbers[i], crc};
-    checksum(op, numbers[i]) = crc;
+  const bool failed = blocks.op(op).failed;
+  if (!failed && place_.rank < numbers.size()) {
+    // What fits in its announcements has no results that are blocks, whatever a node says.
+    const bool as_blocks = blocks_[op].are_compared && !blocks.op(op).eager;
+    if (as_blocks) place_.crc = blocks_[op].crc;
+    if (!as_blocks && !take_chunk(blocks, op)) return {};
+    own_[place_.rank] = {numbers[place_.rank], place_.crc};
+    checksum(op, numbers[place_.rank]) = place_.crc;
+    place_ = {.rank = place_.rank + 1};
+    if (place_.rank < numbers.size()) return {};
   }
-  return own_;
+  place_ = {};
+  under_way_.erase(under_way_.begin());
+  return {action, failed ? std::span<const wire::VerifyBody>() : own_};
 }
 
-std::span<const wire::VerifyBody> Verifier::take_blocks(OpId op) {
-  const std::uint32_t crc = blocks_[op].crc;
-  const auto& numbers = shape_.ranks[shape_.node];
-  for (std::size_t i = 0; i < numbers.size(); ++i) {
-    own_[i] = {numbers[i], crc};
-    checksum(op, numbers[i]) = crc;
+bool Verifier::take_chunk(const OpBlocks& blocks, OpId op) {
+  if (blocks.op(op).eager) {
+    count_in(blocks, op, blocks.whole(op));
+    return true;
   }
-  return own_;
+  const auto& chunks = blocks.op(op).chunks;
+  for (; place_.node < shape_.nodes(); ++place_.node, place_.index = 0) {
+    // Of what is sent on the root has all, which others own.
+    if (chunks.is_sent_on() && place_.node == blocks.op(op).root_node) continue;
+    if (place_.index == chunks.owned(place_.node)) continue;
+    count_in(blocks, op, blocks.part(op, chunks.chunk(place_.node, place_.index++)));
+    return false;
+  }
+  return true;
+}
+
+void Verifier::count_in(const OpBlocks& blocks, OpId op, const ChunkPart& part) {
+  const shm::BlockSlots* const slots = blocks.slots(op);
+  const std::size_t offset = slots != nullptr ? slots->element_offset(part.begin)
+                                              : part.begin * dtype_bytes(blocks.dtype(op));
+  const auto output = host_bytes(blocks.ranks(op)[place_.rank].output);
+  place_.crc = wire::crc32c(output.subspan(offset, blocks.bytes(op, part)), place_.crc);
 }
 
 bool Verifier::accept(OpId op, std::uint32_t node, std::span<const std::byte> payload) {

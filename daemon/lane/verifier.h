@@ -35,8 +35,16 @@ class Verifier {
                  bool may_be_compared) noexcept;
   // Of those added so far; 0 where none are compared.
   std::uint32_t blocks_crc(collective::OpId op) const noexcept;
-  // Takes the checksums of this node's outputs or blocks, for the others. Valid until the next call.
-  std::span<const wire::VerifyBody> take(collective::OpId op, const OpBlocks& blocks);
+  // An op's results are there: their checksums are to be taken, chunk by chunk.
+  void begin(const collective::Action& action) { under_way_.push_back(action); }
+  bool is_busy() const noexcept { return !under_way_.empty(); }
+  struct Taken {
+    collective::Action action;  // that is done; none: there is more to do
+    // This node's, for the others; none of an op that has failed. Valid until the next call.
+    std::span<const wire::VerifyBody> checksums;
+  };
+  // Takes that of one chunk of one rank. REQUIRES: is_busy().
+  Taken take_some(const OpBlocks& blocks);
   // Of another node. False: they are not of its ranks.
   bool accept(collective::OpId op, std::uint32_t node, std::span<const std::byte> payload);
   // REQUIRES: all nodes' checksums are here.
@@ -50,7 +58,16 @@ class Verifier {
     std::uint32_t crc = 0;
   };
 
-  std::span<const wire::VerifyBody> take_blocks(collective::OpId op);
+  // How far the checksums of the first op that is under way are.
+  struct Place {
+    std::size_t rank = 0;  // of this node
+    std::uint32_t node = 0, index = 0;
+    std::uint32_t crc = 0;  // of the rank's chunks before
+  };
+
+  // True: the rank has no more.
+  bool take_chunk(const OpBlocks& blocks, collective::OpId op);
+  void count_in(const OpBlocks& blocks, collective::OpId op, const ChunkPart& part);
   std::uint32_t& checksum(collective::OpId op, std::uint32_t rank) noexcept {
     return checksums_[std::size_t{op} * size_ + rank];
   }
@@ -59,7 +76,9 @@ class Verifier {
   std::uint32_t size_;
   std::vector<std::uint32_t> checksums_;  // op slot x rank
   std::vector<Blocks> blocks_;            // by op slot
-  std::vector<wire::VerifyBody> own_;     // by local rank
+  std::vector<wire::VerifyBody> own_;     // by local rank, of the first op that is under way
+  std::vector<collective::Action> under_way_;
+  Place place_;
 };
 
 }  // namespace tern::daemon

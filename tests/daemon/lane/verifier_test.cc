@@ -53,8 +53,14 @@ class Node {
   }
   // As its frame carries them.
   std::vector<std::byte> tell(collective::OpId op) {
-    const auto payload = std::as_bytes(verifier.take(op, blocks));
-    return {payload.begin(), payload.end()};
+    verifier.begin({.kind = collective::ActionKind::verify, .op = op});
+    for (;;) {
+      const Verifier::Taken taken = verifier.take_some(blocks);
+      if (taken.action.kind == collective::ActionKind::none) continue;
+      EXPECT_EQ(taken.action.op, op);
+      const auto payload = std::as_bytes(taken.checksums);
+      return {payload.begin(), payload.end()};
+    }
   }
 
   const collective::GroupShape shape;
@@ -142,6 +148,37 @@ TEST(Verifier, OpsInFlightAreKeptApart) {
   first.verifier.accept(next, 1, second.tell(second.begin(1)));
   EXPECT_EQ(first.verifier.compare(op).code, Errc::ok);
   EXPECT_EQ(first.verifier.compare(next).code, Errc::result_mismatch);
+}
+
+// A lane's turn is no longer for an op that is large.
+TEST(Verifier, TakesOneChunkOfOneRankAtATime) {
+  Node node(shape_of(0));
+  const collective::OpId op = node.begin();
+  node.verifier.begin({.kind = collective::ActionKind::verify, .op = op});
+  const std::uint64_t chunks = node.ops.op(op).chunks.owned(0) + node.ops.op(op).chunks.owned(1);
+  ASSERT_EQ(chunks, 6u);
+  std::uint64_t steps = 1;
+  while (node.verifier.take_some(node.blocks).checksums.empty()) ++steps;
+  EXPECT_GE(steps, chunks * node.shape.local_ranks());
+  EXPECT_FALSE(node.verifier.is_busy());
+}
+
+TEST(Verifier, AnOpThatHasFailedHasNoChecksumsAndTheNextOneHas) {
+  Node first(shape_of(0)), second(shape_of(1));
+  const collective::OpId failed = first.begin(0), op = first.begin(1);
+  first.verifier.begin({.kind = collective::ActionKind::verify, .op = failed});
+  first.verifier.begin({.kind = collective::ActionKind::verify, .op = op});
+  first.verifier.take_some(first.blocks);
+  first.ops.fail(failed, {Errc::cancelled, 0, "cancelled"});
+  const Verifier::Taken none = first.verifier.take_some(first.blocks);
+  EXPECT_EQ(none.action.op, failed);
+  EXPECT_TRUE(none.checksums.empty());
+  Verifier::Taken taken;
+  while (taken.checksums.empty()) taken = first.verifier.take_some(first.blocks);
+  EXPECT_EQ(taken.action.op, op);
+  second.begin(0);
+  first.verifier.accept(op, 1, second.tell(second.begin(1)));
+  EXPECT_EQ(first.verifier.compare(op).code, Errc::ok);
 }
 
 // ---- Verdicts on checksums that other nodes have told
