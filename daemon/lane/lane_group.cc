@@ -207,6 +207,11 @@ int LaneGroup::run_actions(int budget, const LaneLoad& load, std::size_t jobs) {
   // In turns, so that neither ops nor sends wait for the end of the other.
   passes_first_ = !passes_first_;
   if (passes_first_) run_passes();
+  // A chunk of them in every round, however many other actions there are.
+  if (done < budget && verifier_.is_busy()) {
+    take_checksums();
+    ++done;
+  }
   for (; done < budget && core_.resources().codec.spent.leaves_time(); ++done) {
     const Action action = core_.ops().next(room(), copies_);
     if (action.kind == ActionKind::none) break;
