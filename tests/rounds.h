@@ -14,6 +14,13 @@ inline bool abridged() {
 #endif
 }
 
+// By how much longer a program may take under a sanitizer.
+#if defined(TERN_SANITIZES)
+inline constexpr int kSlowdown = 5;
+#else
+inline constexpr int kSlowdown = 1;
+#endif
+
 // How often a test repeats that: all of it, or a fifth.
 inline int rounds(int all) { return abridged() ? all / 5 : all; }
 

@@ -14,6 +14,7 @@
 #include <optional>
 
 #include "pki/authority.h"
+#include "tests/rounds.h"
 
 namespace tern::attack {
 namespace {
@@ -117,7 +118,8 @@ class Trial::OwnedUsers {
 
 Trial::Trial(Stage stage) {
   // As the product has them: a test would have others, to see a death soon.
-  std::vector<std::string> options{"--peer-timeout",   "5s",         "--resume-timeout", "2s",
+  const std::string peer_timeout = std::to_string(5 * tests::kSlowdown) + "s";
+  std::vector<std::string> options{"--peer-timeout",   peer_timeout, "--resume-timeout", "2s",
                                    "--heartbeat",      "1s",         "--op-timeout",     "10min",
                                    "--metrics-listen", "127.0.0.1:0"};
   const auto add = [&](std::initializer_list<std::string> more) {

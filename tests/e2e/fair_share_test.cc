@@ -27,7 +27,8 @@ class FairShare : public ::testing::Test {
   void SetUp() override {
     if (::geteuid() != 0) GTEST_SKIP() << "only root can be two users";
     cluster = std::make_unique<Cluster>(
-        2, std::vector<std::string>{"--peer-timeout", "60s", "--resume-timeout", "60s"});
+        2, std::vector<std::string>{"--peer-timeout", "60s", "--resume-timeout", "60s",
+                                    "--op-timeout", "5min"});
     ASSERT_TRUE(cluster->running());
     cluster->open_to_all();
     for (std::size_t i = 0; i < kGroupsOfAlice; ++i) {

@@ -10,6 +10,8 @@
 #include <algorithm>
 #include <cerrno>
 
+#include "tests/rounds.h"
+
 namespace tern::e2e {
 
 HostilePeer::HostilePeer(int port, SSL_CTX* tls)
@@ -69,8 +71,8 @@ bool HostilePeer::send(std::span<const std::byte> bytes) {
       continue;
     }
     pollfd entry{socket_.get(), POLLOUT, 0};
-    // Under sanitizers a daemon may take seconds for what its socket holds.
-    if (::poll(&entry, 1, 20'000) <= 0) return false;
+    // A daemon may take long for what its socket holds.
+    if (::poll(&entry, 1, 60'000 * tests::kSlowdown) <= 0) return false;
   }
   return true;
 }
