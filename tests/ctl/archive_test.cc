@@ -61,6 +61,7 @@ TEST_F(ArchiveTest, HasRoomForALongNameBehindAFolder) {
                                        std::string(155, 'd') + "/" + name,
                                        "a/b/c/" + std::string(90, 'e') + "/f/" + name.substr(9)};
   std::vector<ArchivedFile> files;
+  files.reserve(names.size());
   for (const std::string& one : names) files.push_back({one, "of " + one});
   unpack(files);
   for (const std::string& one : names) EXPECT_EQ(text_of(directory_ / one), "of " + one);
