@@ -207,7 +207,7 @@ int LaneGroup::run_actions(int budget, const LaneLoad& load, std::size_t jobs) {
   // In turns, so that neither ops nor sends wait for the end of the other.
   passes_first_ = !passes_first_;
   if (passes_first_) run_passes();
-  // A chunk of them in every round, however many other actions there are.
+  // Some of them in every round, however many other actions there are.
   if (done < budget && verifier_.is_busy()) {
     take_checksums();
     ++done;
@@ -257,7 +257,8 @@ void LaneGroup::carry_out(const Action& action) {
     case ActionKind::reduce_eager:
       return announcements_.reduce(action);
     case ActionKind::verify:
-      return verifier_.begin(action);
+      verifier_.begin(action);
+      return take_checksums();
     case ActionKind::fail_remote:
       return send_failure(action);
     case ActionKind::tell_submitted:
@@ -316,9 +317,12 @@ void LaneGroup::fail_for_block(const BlockRequest& request, const char* problem)
   core_.ops().fail(request.op, {Errc::invalid_argument, rank, text});
 }
 
+// A tenth of a millisecond.
+constexpr std::size_t kChecksumBytes = std::size_t{1} << 20;
+
 void LaneGroup::take_checksums() {
   const std::uint64_t begin = core_.now_ns();
-  const auto [action, checksums] = verifier_.take_some(codec_.blocks());
+  const auto [action, checksums] = verifier_.take_some(codec_.blocks(), kChecksumBytes);
   core_.resources().codec.spent.charge(core_.now_ns() - begin);
   if (action.kind == ActionKind::none) return;
   if (!checksums.empty()) {

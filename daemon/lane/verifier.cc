@@ -43,29 +43,31 @@ void Verifier::forget(OpId op) noexcept {
   if (shape_.verify) blocks_[op] = {};
 }
 
-Verifier::Taken Verifier::take_some(const OpBlocks& blocks) {
+Verifier::Taken Verifier::take_some(const OpBlocks& blocks, std::size_t bytes) {
   const collective::Action action = under_way_.front();
   const OpId op = action.op;
   const auto& numbers = shape_.ranks[shape_.node];
   const bool failed = blocks.op(op).failed;
-  if (!failed && place_.rank < numbers.size()) {
+  std::size_t seen = 0;
+  while (!failed && place_.rank < numbers.size()) {
+    if (seen >= bytes) return {};
     // What fits in its announcements has no results that are blocks, whatever a node says.
     const bool as_blocks = blocks_[op].are_compared && !blocks.op(op).eager;
     if (as_blocks) place_.crc = blocks_[op].crc;
-    if (!as_blocks && !take_chunk(blocks, op)) return {};
+    if (!as_blocks && take_chunk(blocks, op, seen)) continue;
     own_[place_.rank] = {numbers[place_.rank], place_.crc};
     checksum(op, numbers[place_.rank]) = place_.crc;
     place_ = {.rank = place_.rank + 1};
-    if (place_.rank < numbers.size()) return {};
   }
   place_ = {};
   under_way_.erase(under_way_.begin());
   return {action, failed ? std::span<const wire::VerifyBody>() : own_};
 }
 
-bool Verifier::take_chunk(const OpBlocks& blocks, OpId op) {
+bool Verifier::take_chunk(const OpBlocks& blocks, OpId op, std::size_t& seen) {
   if (blocks.op(op).eager) {
-    count_in(blocks, op, blocks.whole(op));
+    if (place_.index++ != 0) return false;
+    seen += count_in(blocks, op, blocks.whole(op));
     return true;
   }
   const auto& chunks = blocks.op(op).chunks;
@@ -73,18 +75,20 @@ bool Verifier::take_chunk(const OpBlocks& blocks, OpId op) {
     // Of what is sent on the root has all, which others own.
     if (chunks.is_sent_on() && place_.node == blocks.op(op).root_node) continue;
     if (place_.index == chunks.owned(place_.node)) continue;
-    count_in(blocks, op, blocks.part(op, chunks.chunk(place_.node, place_.index++)));
-    return false;
+    seen += count_in(blocks, op, blocks.part(op, chunks.chunk(place_.node, place_.index++)));
+    return true;
   }
-  return true;
+  return false;
 }
 
-void Verifier::count_in(const OpBlocks& blocks, OpId op, const ChunkPart& part) {
+std::size_t Verifier::count_in(const OpBlocks& blocks, OpId op, const ChunkPart& part) {
   const shm::BlockSlots* const slots = blocks.slots(op);
   const std::size_t offset = slots != nullptr ? slots->element_offset(part.begin)
                                               : part.begin * dtype_bytes(blocks.dtype(op));
   const auto output = host_bytes(blocks.ranks(op)[place_.rank].output);
-  place_.crc = wire::crc32c(output.subspan(offset, blocks.bytes(op, part)), place_.crc);
+  const std::size_t bytes = blocks.bytes(op, part);
+  place_.crc = wire::crc32c(output.subspan(offset, bytes), place_.crc);
+  return bytes;
 }
 
 bool Verifier::accept(OpId op, std::uint32_t node, std::span<const std::byte> payload) {

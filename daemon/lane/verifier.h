@@ -35,7 +35,7 @@ class Verifier {
                  bool may_be_compared) noexcept;
   // Of those added so far; 0 where none are compared.
   std::uint32_t blocks_crc(collective::OpId op) const noexcept;
-  // An op's results are there: their checksums are to be taken, chunk by chunk.
+  // An op's results are there: their checksums are to be taken, some in each turn.
   void begin(const collective::Action& action) { under_way_.push_back(action); }
   bool is_busy() const noexcept { return !under_way_.empty(); }
   struct Taken {
@@ -43,8 +43,8 @@ class Verifier {
     // This node's, for the others; none of an op that has failed. Valid until the next call.
     std::span<const wire::VerifyBody> checksums;
   };
-  // Takes that of one chunk of one rank. REQUIRES: is_busy().
-  Taken take_some(const OpBlocks& blocks);
+  // Goes on until it has seen so many bytes, and to the end of a chunk. REQUIRES: is_busy().
+  Taken take_some(const OpBlocks& blocks, std::size_t bytes);
   // Of another node. False: they are not of its ranks.
   bool accept(collective::OpId op, std::uint32_t node, std::span<const std::byte> payload);
   // REQUIRES: all nodes' checksums are here.
@@ -65,9 +65,9 @@ class Verifier {
     std::uint32_t crc = 0;  // of the rank's chunks before
   };
 
-  // True: the rank has no more.
-  bool take_chunk(const OpBlocks& blocks, collective::OpId op);
-  void count_in(const OpBlocks& blocks, collective::OpId op, const ChunkPart& part);
+  // Adds the chunk's bytes to `seen`. False: the rank has no more.
+  bool take_chunk(const OpBlocks& blocks, collective::OpId op, std::size_t& seen);
+  std::size_t count_in(const OpBlocks& blocks, collective::OpId op, const ChunkPart& part);
   std::uint32_t& checksum(collective::OpId op, std::uint32_t rank) noexcept {
     return checksums_[std::size_t{op} * size_ + rank];
   }

@@ -55,7 +55,7 @@ class Node {
   std::vector<std::byte> tell(collective::OpId op) {
     verifier.begin({.kind = collective::ActionKind::verify, .op = op});
     for (;;) {
-      const Verifier::Taken taken = verifier.take_some(blocks);
+      const Verifier::Taken taken = verifier.take_some(blocks, kCount);
       if (taken.action.kind == collective::ActionKind::none) continue;
       EXPECT_EQ(taken.action.op, op);
       const auto payload = std::as_bytes(taken.checksums);
@@ -151,14 +151,14 @@ TEST(Verifier, OpsInFlightAreKeptApart) {
 }
 
 // A lane's turn is no longer for an op that is large.
-TEST(Verifier, TakesOneChunkOfOneRankAtATime) {
+TEST(Verifier, TakesNoMoreBytesAtOnceThanItIsAskedFor) {
   Node node(shape_of(0));
   const collective::OpId op = node.begin();
   node.verifier.begin({.kind = collective::ActionKind::verify, .op = op});
   const std::uint64_t chunks = node.ops.op(op).chunks.owned(0) + node.ops.op(op).chunks.owned(1);
   ASSERT_EQ(chunks, 6u);
   std::uint64_t steps = 1;
-  while (node.verifier.take_some(node.blocks).checksums.empty()) ++steps;
+  while (node.verifier.take_some(node.blocks, 1).checksums.empty()) ++steps;
   EXPECT_GE(steps, chunks * node.shape.local_ranks());
   EXPECT_FALSE(node.verifier.is_busy());
 }
@@ -168,13 +168,13 @@ TEST(Verifier, AnOpThatHasFailedHasNoChecksumsAndTheNextOneHas) {
   const collective::OpId failed = first.begin(0), op = first.begin(1);
   first.verifier.begin({.kind = collective::ActionKind::verify, .op = failed});
   first.verifier.begin({.kind = collective::ActionKind::verify, .op = op});
-  first.verifier.take_some(first.blocks);
+  first.verifier.take_some(first.blocks, 1);
   first.ops.fail(failed, {Errc::cancelled, 0, "cancelled"});
-  const Verifier::Taken none = first.verifier.take_some(first.blocks);
+  const Verifier::Taken none = first.verifier.take_some(first.blocks, 1);
   EXPECT_EQ(none.action.op, failed);
   EXPECT_TRUE(none.checksums.empty());
   Verifier::Taken taken;
-  while (taken.checksums.empty()) taken = first.verifier.take_some(first.blocks);
+  while (taken.checksums.empty()) taken = first.verifier.take_some(first.blocks, 1);
   EXPECT_EQ(taken.action.op, op);
   second.begin(0);
   first.verifier.accept(op, 1, second.tell(second.begin(1)));
