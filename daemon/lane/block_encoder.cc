@@ -84,7 +84,8 @@ BlockCompletion BlockEncoder::encode(const BlockRequest& request) {
   const OpEncoding& encoding = blocks_.encoding(op);
   const ChunkPart part = blocks_.part(op, request.number);
   if (encoding.lossy && codec::is_lossy(*request.recipe)) {
-    if (codec::scans_tensor(encoding.recipe)) scan_announced(op);
+    // What travels with its announcement is one part; of others every chunk has been looked through.
+    if (codec::scans_tensor(encoding.recipe) && blocks_.op(op).eager) scan_part(op, part);
     const Encoded encoded =
         encode_lossy(request, {wire::Leg::reduce, values_.floats(op, part), encoding.state_scale});
     if (!encoded.nonfinite) return elements_in(BlockForm::encoded, encoded.bytes);
@@ -242,7 +243,6 @@ BlockCompletion BlockEncoder::publish_with_residual(const BlockRequest& request)
 BlockCompletion BlockEncoder::publish_lossy(const BlockRequest& request) {
   const OpId op = request.op;
   const OpEncoding& encoding = blocks_.encoding(op);
-  if (codec::scans_tensor(encoding.recipe)) scan_announced(op);
   const ChunkPart part = blocks_.part(op, request.number);
   const BlockCompletion done =
       finish_lossy(request, values_.moved_floats(op, part), encoding.state_scale);
@@ -388,7 +388,7 @@ std::uint32_t BlockEncoder::encode_lossless(const BlockRequest& request,
 
 // ---- One scale for a whole tensor ---------------------------------------------------------------
 
-// One maximum over all that this node sends of the op.
+// One chunk of all that this node sends of the op.
 BlockCompletion BlockEncoder::scan(const BlockRequest& request) {
   const std::uint64_t begin = blocks_.now_ns();
   scan_part(request.op, blocks_.part(request.op, request.number));
@@ -403,20 +403,6 @@ void BlockEncoder::scan_part(OpId op, const ChunkPart& part) {
   const auto found = codec::scan_max(values, residual, blocks_.encoding(op).state_scale);
   std::optional<float>& max = blocks_.stats(op).contributions_max;
   max = std::max(max.value_or(0.0f), found.nonfinite ? 0.0f : found.max);
-}
-
-// Of what travels with the announcement, which is short. The chunks of other ops have been looked
-// through one by one.
-void BlockEncoder::scan_announced(OpId op) {
-  if (blocks_.stats(op).contributions_max) return;
-  if (blocks_.op(op).eager) return scan_part(op, blocks_.whole(op));
-  const auto& chunks = blocks_.op(op).chunks;
-  for (std::uint32_t node = 0; node < blocks_.ops().nodes(); ++node) {
-    if ((node == blocks_.self()) != blocks_.op(op).plan->moves()) continue;
-    for (std::uint32_t i = 0; i < chunks.owned(node); ++i) {
-      scan_part(op, blocks_.part(op, chunks.chunk(node, i)));
-    }
-  }
 }
 
 // The sum waits as residual + sum in the residual's place. False: it goes raw at once, because its

@@ -54,7 +54,6 @@ class BlockEncoder {
   std::uint32_t encode_lossless(const BlockRequest& request, std::span<const std::byte> input);
 
   // ---- One scale for a whole tensor: nothing can be encoded before its largest value is known ---
-  void scan_announced(collective::OpId op);
   void scan_part(collective::OpId op, const ChunkPart& part);
   bool park(const BlockRequest& request, std::span<const float> sum);
 

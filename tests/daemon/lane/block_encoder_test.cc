@@ -34,6 +34,15 @@ class BlockEncoderTest : public OneNode {
     request.block = room.operand();
     return perform(BlockVerb::encode, op, request);
   }
+  // The chunks that this node sends. Returns the largest value.
+  float scan(OpId op, std::initializer_list<std::uint32_t> numbers) {
+    for (const std::uint32_t number : numbers) {
+      BlockRequest request;
+      request.number = number;
+      EXPECT_EQ(perform(BlockVerb::scan, op, request).form, BlockForm::none);
+    }
+    return node.codec.blocks().stats(op).contributions_max.value_or(0.0f);
+  }
   BlockCompletion finish(OpId op, const codec::Recipe& recipe, Memory& sum,
                          std::uint32_t number = 0) {
     BlockRequest request;
@@ -106,14 +115,9 @@ TEST_F(BlockEncoderTest, AScanKeepsTheLargestValueOfTheChunksThatItHasSeen) {
   const auto tensor = node.declare(spec, "ef(3lc:scale=tensor)");
   const OpId op = node.begin(spec, Node::by_recipe_of(*tensor));
   node.give(op, ramp(4 * kChunk, 1, 1));
-  const auto& chunks = node.core.op(op).chunks;
-  for (const std::uint32_t index : {1u, 0u}) {
-    BlockRequest request;
-    request.number = chunks.chunk(1, index);
-    EXPECT_EQ(perform(BlockVerb::scan, op, request).form, BlockForm::none);
-    EXPECT_EQ(node.codec.blocks().stats(op).contributions_max,
-              static_cast<float>(chunks.begin(chunks.chunk(1, 1)) + kChunk));
-  }
+  EXPECT_EQ(scan(op, {1}), static_cast<float>(2 * kChunk));
+  EXPECT_EQ(scan(op, {3}), static_cast<float>(4 * kChunk));
+  EXPECT_EQ(scan(op, {1}), static_cast<float>(4 * kChunk)) << "the largest of all";
 }
 
 TEST_F(BlockEncoderOfTwoRanks, GatherAllOfAnEagerOp) {
@@ -174,6 +178,7 @@ TEST_F(BlockEncoderTest, WithOneScaleForAllTheLargestValueIsThatOfAllContributio
   std::vector<float> values(4 * kChunk, 1.0f);
   values[3 * kChunk] = 16.0f;  // of another chunk than the one that is encoded
   node.give(op, values);
+  EXPECT_EQ(scan(op, {1, 3}), 16.0f);
   const BlockCompletion done = contribute(op, tensor->declared.recipe);
   ASSERT_EQ(done.form, BlockForm::encoded);
   // Too little by that scale: all of it is owed.
@@ -464,6 +469,7 @@ TEST_F(BlockEncoderOfDeltas, WithOneScaleForAllTheLargestValueIsThatOfAllThatMov
   std::vector<float> values(2 * kChunk, 1.0f);
   values[kChunk] = 8.0f;
   node.give(op, values);
+  EXPECT_EQ(scan(op, {0, 1}), 8.0f);
   const BlockCompletion done = publish(op, tensor->declared.recipe);
   ASSERT_EQ(done.form, BlockForm::encoded);
   EXPECT_EQ(decoded(made(done), kChunk), std::vector<float>(kChunk, 0.0f));

@@ -254,6 +254,8 @@ struct Node final : MemoryOwner, BlockSink, FrameSink, net::AcceptorSink {
     switch (action.kind) {
       case ActionKind::grant:
         return reduce.grant(action);
+      case ActionKind::scan:
+        return reduce.scan(action);
       case ActionKind::contribute:
         return reduce.contribute(action);
       case ActionKind::begin:

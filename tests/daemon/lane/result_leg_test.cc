@@ -145,15 +145,18 @@ TEST_F(ResultLegTest, WithOneScaleForAllNothingIsSentBeforeAllSumsAreThere) {
   const auto of_other = node(1).declare(spec, "ef(3lc:scale=tensor)");
   const OpId op = node(0).begin(spec, Node::by_recipe_of(*tensor));
   const OpId theirs = node(1).begin(spec, Node::by_recipe_of(*of_other));
+  node(0).core.ops().compress(op, true);
+  node(1).core.ops().compress(theirs, true);
   node(0).give(op, std::vector<float>(3 * kChunk, 2.0f));
   node(1).give(theirs, std::vector<float>(3 * kChunk, 2.0f));
   node(0).carry_out_next(ActionKind::grant);
   settle();
-  for (const ActionKind kind :
-       {ActionKind::grant, ActionKind::contribute, ActionKind::contribute}) {
+  for (const ActionKind kind : {ActionKind::grant, ActionKind::scan, ActionKind::scan,
+                                ActionKind::contribute, ActionKind::contribute}) {
     node(1).carry_out_next(kind);
   }
   settle_acks();
+  node(0).carry_out_next(ActionKind::scan);
   // Of both chunks.
   node(0).carry_out_next(ActionKind::begin_add);
   node(0).carry_out_next(ActionKind::finish);
