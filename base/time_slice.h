@@ -21,4 +21,22 @@ class TimeSlice {
   std::uint64_t end_ns_;
 };
 
+// A slice that begins at its first question, which comes after the first thing done: who finds
+// nothing to do, as most often, or one thing, reads no clock.
+class LateTimeSlice {
+ public:
+  // REQUIRES: the clock outlives this.
+  LateTimeSlice(const Clock& clock, std::uint64_t ns) noexcept : clock_(clock), ns_(ns) {}
+  bool is_over() noexcept {
+    const std::uint64_t now_ns = clock_.now_ns();
+    if (begun_ns_ == 0) begun_ns_ = now_ns;
+    return now_ns - begun_ns_ >= ns_;
+  }
+
+ private:
+  const Clock& clock_;
+  const std::uint64_t ns_;
+  std::uint64_t begun_ns_ = 0;  // 0: not yet
+};
+
 }  // namespace tern

@@ -45,7 +45,8 @@ bool Link::offer(std::unique_ptr<Incoming>& incoming, const wire::HelloBody& hel
   return state_->offer(incoming, hello);
 }
 bool Link::has_session(std::uint64_t session) const noexcept { return state_->session == session; }
-int Link::tick() { return state_->tick(); }
+int Link::tick() { return state_->tick(state_->clock.now_ns()); }
+int Link::tick(std::uint64_t now_ns) { return state_->tick(now_ns); }
 std::uint64_t Link::next_deadline_ns() const noexcept { return state_->next_deadline_ns(); }
 void Link::add_decode_ns(std::uint64_t ns) noexcept { state_->arrivals.add_decode_ns(ns); }
 void Link::report_delivered(std::uint64_t bytes_per_s) noexcept {
@@ -91,8 +92,7 @@ void Link::on_closed(Connection&, Errc reason, const char* text) {
   state_->connection_closed(reason, text);
 }
 
-int Link::State::tick() {
-  const std::uint64_t now = clock.now_ns();
+int Link::State::tick(std::uint64_t now) {
   int work = 0;
   if (refusal && refusal->is_over(now)) {
     refusal.reset();

@@ -125,6 +125,8 @@ class Link final : private ConnectionSink {
   // Timers: connect and retry, heartbeat, delayed ack, timeouts. Cheap; call once per round of
   // do_work. Returns the amount of work done.
   int tick();
+  // For who has read the clock since the transport's poll().
+  int tick(std::uint64_t now_ns);
   // The earliest time at which tick() has something to do.
   std::uint64_t next_deadline_ns() const noexcept;
 

@@ -113,7 +113,7 @@ struct Link::State {
   std::array<std::byte, sizeof(wire::RefuseBody)> control_payload;
 
   // link.cc
-  int tick();
+  int tick(std::uint64_t now);
   int tick_closed(std::uint64_t now);
   int tick_open(std::uint64_t now);
   bool is_frame_overdue(std::uint64_t now) noexcept;

@@ -198,11 +198,14 @@ int RdmaTransport::poll() {
     work += stream->poll();
     uses_control = uses_control || stream->is_on_control();
   }
-  const std::uint64_t now = clock_.now_ns();
-  had_control_ = uses_control || control_due_ || streams_.empty() || now >= next_control_ns_;
+  had_control_ = uses_control || control_due_ || streams_.empty();
+  if (!had_control_) {
+    const std::uint64_t now = clock_.now_ns();
+    had_control_ = now >= next_control_ns_;
+    if (had_control_) next_control_ns_ = now + kControlNs;
+  }
   if (had_control_) {
     control_due_ = false;
-    next_control_ns_ = now + kControlNs;
     work += control_.poll();
   }
   return work;

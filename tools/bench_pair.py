@@ -34,7 +34,8 @@ from nodes import Nodes, NodesError
 PAGE = ROOT / "docs/benchmarks.md"
 HISTORY = ROOT / "bench/history/pairs.jsonl"
 RECIPES = ["raw", "3lc:s=1"]
-SIZES = {"4KiB": 1, "1MiB": 1, "64MiB": 5}  # and how much of the time each needs
+# And how much of the time each needs: one of 64 MiB takes as long as a thousand of 4 KiB, and varies most.
+SIZES = {"4KiB": 1, "1MiB": 2, "64MiB": 20}
 # Two-sided 95 % of Student's t by degrees of freedom; beyond the table 1.96 and a little.
 STUDENT = {1: 12.71, 2: 4.30, 3: 3.18, 4: 2.78, 5: 2.57, 6: 2.45, 7: 2.36, 8: 2.31, 9: 2.26,
            10: 2.23, 12: 2.18, 15: 2.13, 20: 2.09, 25: 2.06, 30: 2.04, 40: 2.02, 60: 2.00}

@@ -75,28 +75,28 @@ void Lane::count_in(LaneCounters& counters) {
   turns_.count_in(counters);
 }
 
-// The clock is read at the beginning, before settle() and at the end. To tell the steps from each
-// other it is read once more after the links, and where there are commands or moves of state, which
-// are rare.
-int Lane::do_work() {
-  if (!resources_.reports.has_room()) return 0;
+// An operation of a few KiB takes some ten of these, so each look at the clock counts: it is read
+// after the transport, before settle() and at the end, and where there are commands or moves of
+// state, which are rare.
+Lane::Round Lane::do_work(std::uint64_t begin_ns) {
   const Clock& clock = resources_.clock;
-  const std::uint64_t begin = clock.now_ns();
+  if (!resources_.reports.has_room()) return {0, clock.now_ns()};
   resources_.codec.spent = {};
-  turns_.begin("commands", begin);
+  turns_.begin("commands", begin_ns);
   int work = run_commands(kCommandsPerRound);
-  turns_.step("links", work > 0 ? clock.now_ns() : begin);
+  turns_.step("links", work > 0 ? clock.now_ns() : begin_ns);
   work += transport_.poll();
-  work += links_.tick();
+  const std::uint64_t polled_ns = clock.now_ns();
+  work += links_.tick(polled_ns);
   work += resources_.executor->poll();
-  turns_.step("entries and chunks", clock.now_ns());
+  turns_.step("entries and chunks", polled_ns);
   work += drain_clients();
   if (!state_moves_.empty()) {
     turns_.step("moves of state", clock.now_ns());
     work += state_moves_.do_work(sharing_.load().active);
     turns_.step("chunks", clock.now_ns());
   }
-  work += run_groups(begin);
+  work += run_groups(begin_ns);
   // First what others wait for.
   if (work > 0) transport_.flush();
   resources_.clients.ring_doorbells();
@@ -106,10 +106,10 @@ int Lane::do_work() {
   resources_.clients.ring_doorbells();
   if (resources_.reports.take_urgent() && wake_conductor_) wake_conductor_();
   const std::uint64_t end = clock.now_ns();
-  if (work > 0) bump(resources_.counters->busy_ns, end - begin);
+  if (work > 0) bump(resources_.counters->busy_ns, end - begin_ns);
   turns_.allow(resources_.codec.spent.longest_ns);
   turns_.end(end, work > 0);
-  return work;
+  return {work, end};
 }
 
 int Lane::run_groups(std::uint64_t now_ns) {

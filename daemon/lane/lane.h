@@ -49,7 +49,12 @@ class Lane final : private FrameSink, private EntrySink {
   // What all lanes of the node know together.
   void share(ActiveJobs& jobs) { sharing_.share(jobs); }
 
-  int do_work();
+  struct Round {
+    int work = 0;
+    std::uint64_t ended_ns = 0;
+  };
+  // Begins now: who goes round and round knows when the last round has ended.
+  Round do_work(std::uint64_t begin_ns);
   // Between prepare_sleep() and end_sleep() clients and the conductor wake the lane's event loop.
   // False: there is work already, do not sleep.
   bool prepare_sleep();

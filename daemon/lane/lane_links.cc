@@ -92,12 +92,12 @@ void LaneLinks::adopt(const command::AdoptConnection& command) {
   if (known->groups == 0) known->place = std::move(place);
 }
 
-int LaneLinks::tick() {
+int LaneLinks::tick(std::uint64_t now_ns) {
   int work = 0;
   // By index: a link that is lost may be made anew, at the end.
   for (std::size_t i = 0; i < peers_.size(); ++i) {
     LanePeer& peer = *peers_[i];
-    if (peer.link && !peer.lost) work += peer.link->tick();
+    if (peer.link && !peer.lost) work += peer.link->tick(now_ns);
   }
   return work;
 }

@@ -70,7 +70,7 @@ class LaneLinks final : public PeerSource, private net::LinkSink {
   LanePeer& peer(const wire::NodeId& id, std::uint64_t group,
                  const net::Endpoint& endpoint) override;
   void adopt(const command::AdoptConnection& command);
-  int tick();
+  int tick(std::uint64_t now_ns);
   void say_goodbye();
   // Closes what no epoch has used for a while, and forgets what is gone.
   int settle(std::uint64_t now_ns);

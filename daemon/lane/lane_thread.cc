@@ -45,13 +45,15 @@ void LaneThread::prepare() {
 
 void LaneThread::run() {
   std::uint64_t idle_since = 0;
+  std::uint64_t now = clock_.now_ns();
   while (!stop_.load(std::memory_order_acquire)) {
     sign_of_life_.answer();
-    if (lane_.do_work() > 0) {
+    const Lane::Round round = lane_.do_work(now);
+    now = round.ended_ns;
+    if (round.work > 0) {
       idle_since = 0;
       continue;
     }
-    const std::uint64_t now = clock_.now_ns();
     if (idle_since == 0) idle_since = now;
     const bool may_spin = idle_.cores > idle_.lanes + lane_.client_count();
     if (may_spin && now - idle_since < idle_.spin_ns) continue;
@@ -63,6 +65,7 @@ void LaneThread::run() {
     if (deadline > now && !stop_.load(std::memory_order_acquire)) loop_.wait(deadline - now);
     lane_.end_sleep();
     idle_since = 0;
+    now = clock_.now_ns();
   }
 }
 

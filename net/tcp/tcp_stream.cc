@@ -114,7 +114,6 @@ int TcpStream::read(TcpTurn turn) {
     if (error) return close_after(error);
     ++reads;
     received_bytes_ += count;
-    turn.spend(std::max(count, kLeastCharge));
     // Fewer bytes than there was room for: the socket is empty now, and one more read that says so
     // can be spared.
     if (count < asked && !(tls_ && tls_->has_more())) wait_readable();
@@ -122,6 +121,7 @@ int TcpStream::read(TcpTurn turn) {
     staged_end_ += receiver_.is_inside() ? count - receiver_.take_placed(count) : count;
     take_staged();
     if (sink_ == nullptr || phase_ != Phase::open) return reads;
+    if (readable_) turn.spend(std::max(count, kLeastCharge));
   }
   return reads;
 }
@@ -215,8 +215,8 @@ int TcpStream::write(TcpTurn turn) {
     }
     ++writes;
     drop_written(written);
-    turn.spend(written);
     if (written < asked) wait_writable();
+    if (writable_ && !queue_.empty()) turn.spend(written);
   }
   return writes;
 }

@@ -43,12 +43,12 @@ void configure(boost::asio::ip::tcp::socket& socket, const TcpSettings& settings
 
 // What a connection may do, each way, before others have their turn.
 struct TcpTurn {
-  std::size_t bytes;  // about; 0: it is over
-  std::optional<TimeSlice> slice = std::nullopt;
+  std::size_t bytes;               // about; 0: it is over
+  LateTimeSlice* slice = nullptr;  // of all connections together; outlives the turn
 
-  // After a system call, because it looks at the clock: each way has one at least.
+  // Between system calls, because it looks at the clock: each way has one at least.
   void spend(std::size_t moved) noexcept {
-    bytes = slice && slice->is_over() ? 0 : bytes - std::min(bytes, moved);
+    bytes = slice != nullptr && slice->is_over() ? 0 : bytes - std::min(bytes, moved);
   }
 };
 
@@ -76,8 +76,8 @@ class TcpStream final : public std::enable_shared_from_this<TcpStream>,
   bool is_ready() const noexcept { return (readable_ && !held_) || (writable_ && !queue_.empty()); }
   int poll(const TcpTurn& turn);
   // As Transport::flush().
-  void flush(const TcpTurn& turn) {
-    if (phase_ == Phase::open && !queue_.empty()) write(turn);
+  int flush(const TcpTurn& turn) {
+    return phase_ == Phase::open && !queue_.empty() ? write(turn) : 0;
   }
 
  private:

@@ -204,16 +204,19 @@ std::unique_ptr<Connection> TcpTransport::adopt(std::unique_ptr<Incoming> incomi
 }
 
 void TcpTransport::flush() {
-  const auto slice = time_slice();
-  for (std::size_t i = 0; i < streams_.size(); ++i) {
-    streams_[(next_ + i) % streams_.size()]->flush({kLeastTurnBytes, slice});
-    if (slice && slice->is_over()) break;  // poll() writes the rest
+  auto slice = time_slice();
+  const std::size_t count = streams_.size();
+  for (std::size_t i = 0; i < count; ++i) {
+    const int written =
+        streams_[(next_ + i) % count]->flush({kLeastTurnBytes, slice ? &*slice : nullptr});
+    if (written == 0 || !slice || i + 1 == count) continue;
+    if (slice->is_over()) break;  // poll() writes the rest
   }
 }
 
-std::optional<TimeSlice> TcpTransport::time_slice() const {
+std::optional<LateTimeSlice> TcpTransport::time_slice() const {
   if (settings_.clock == nullptr) return std::nullopt;
-  return TimeSlice(*settings_.clock, settings_.longest_poll_ns);
+  return LateTimeSlice(*settings_.clock, settings_.longest_poll_ns);
 }
 
 int TcpTransport::poll() {
@@ -227,12 +230,13 @@ int TcpTransport::poll() {
   const std::size_t share =
       settings_.bytes_per_poll / std::max<std::size_t>(static_cast<std::size_t>(busy), 1);
   const std::size_t turn = std::max(share, std::min(settings_.bytes_per_poll, kLeastTurnBytes));
-  const auto slice = time_slice();
+  auto slice = time_slice();
   const std::size_t first = next_++;
   for (std::size_t i = 0; i < count; ++i) {
     const std::shared_ptr<TcpStream> stream = streams_[(first + i) % count];
-    work += stream->poll({turn, slice});
-    if (!slice || !slice->is_over() || i + 1 == count) continue;
+    const int done = stream->poll({turn, slice ? &*slice : nullptr});
+    work += done;
+    if (done == 0 || !slice || i + 1 == count || !slice->is_over()) continue;
     next_ = first + i + 1;
     return work + 1;  // there may be more, so the thread must not sleep
   }

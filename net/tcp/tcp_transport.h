@@ -26,7 +26,7 @@ struct TcpSettings {
   std::size_t bytes_per_poll = 1 << 20;
   // With a clock all connections together have so long in one poll(), or in one flush(), and the one
   // whose turn ends a call each way more: bytes say nothing of how long they take when memory is
-  // touched for the first time. Outlives all connections.
+  // touched for the first time. The time begins after the first call. Outlives all connections.
   const Clock* clock = nullptr;
   std::uint64_t longest_poll_ns = 2'000'000;
   // Every connection is TLS from its first byte on; null: plaintext. Outlives all connections.
@@ -59,7 +59,7 @@ class TcpTransport final : public Transport {
   void flush() override;
 
  private:
-  std::optional<TimeSlice> time_slice() const;
+  std::optional<LateTimeSlice> time_slice() const;
 
   EventLoop& loop_;
   TcpSettings settings_;

@@ -23,5 +23,22 @@ TEST(TimeSlice, BeginsWhenItIsMade) {
   EXPECT_FALSE(slice.is_over());
 }
 
+TEST(LateTimeSlice, BeginsAtTheFirstQuestion) {
+  ManualClock clock;
+  LateTimeSlice slice(clock, 100);
+  clock.advance_ns(1'000);
+  EXPECT_FALSE(slice.is_over());
+  clock.advance_ns(99);
+  EXPECT_FALSE(slice.is_over());
+  clock.advance_ns(1);
+  EXPECT_TRUE(slice.is_over());
+}
+
+TEST(LateTimeSlice, OfNoTimeIsOverAtTheFirstQuestion) {
+  ManualClock clock;
+  LateTimeSlice slice(clock, 0);
+  EXPECT_TRUE(slice.is_over());
+}
+
 }  // namespace
 }  // namespace tern

@@ -12,7 +12,7 @@
 
 namespace tern::net {
 
-// Every look passes more than a poll may take: each poll ends after its first system call.
+// Every look passes more than a poll may take: each poll ends with its second look.
 class HurriedClock final : public Clock {
  public:
   static const Clock* instance() {

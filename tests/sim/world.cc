@@ -113,7 +113,7 @@ void VirtualDaemon::stop() {
 
 int VirtualDaemon::step_lane(std::size_t lane) {
   const LaneCode code(true);
-  return lanes[lane]->do_work();
+  return lanes[lane]->do_work(world_.clock.now_ns()).work;
 }
 
 int VirtualDaemon::step(std::size_t part) {

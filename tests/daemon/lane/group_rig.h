@@ -319,7 +319,7 @@ struct Node final : MemoryOwner, BlockSink, FrameSink, net::AcceptorSink {
     return found;
   }
 
-  int poll() { return acceptor.poll() + transport.poll() + links.tick(); }
+  int poll() { return acceptor.poll() + transport.poll() + links.tick(resources.clock.now_ns()); }
 
   // ---- What the parts ask for ----
   void frame_acked(OpId op) override {

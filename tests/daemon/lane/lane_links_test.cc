@@ -48,7 +48,7 @@ struct End final : FrameSink, net::AcceptorSink {
     }
     return texts;
   }
-  int poll() { return acceptor.poll() + transport.poll() + links->tick(); }
+  int poll() { return acceptor.poll() + transport.poll() + links->tick(resources.clock.now_ns()); }
 
   bool place_frame(LanePeer& from, const wire::FrameHeader& header,
                    net::PayloadPlace& place) override {

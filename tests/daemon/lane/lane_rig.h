@@ -209,8 +209,8 @@ class TwoLanes : private net::AcceptorSink {
       acceptor_.poll();
       transport.poll();
       far_wire_.poll();
-      near.links.tick();
-      far.links.tick();
+      near.links.tick(clock.now_ns());
+      far.links.tick(clock.now_ns());
       clock.advance_ns(100'000);
     }
   }

@@ -18,7 +18,8 @@ using lane_test::TestClient;
 // Every look at it takes a tenth of a millisecond: a command costs one, and a refused entry too.
 class LookingTakesTime final : public Clock {
  public:
-  std::uint64_t now_ns() const noexcept override { return now_ns_ += 100'000; }
+  static constexpr std::uint64_t kLookNs = 100'000;
+  std::uint64_t now_ns() const noexcept override { return now_ns_ += kLookNs; }
 
  private:
   mutable std::uint64_t now_ns_ = 1'000'000'000;
@@ -32,9 +33,10 @@ class LaneTurns : public ::testing::Test {
     settings.receive_slabs = settings.send_slabs = settings.result_slabs = 2;
     return settings;
   }
+  int do_work() { return lane_.do_work(clock_.now_ns()).work; }
   void add(TestClient& client) {
     ASSERT_TRUE(lane_.commands().push(Command{command::AddClient{&client.memory}}));
-    while (lane_.commands().read_available() > 0) lane_.do_work();
+    while (lane_.commands().read_available() > 0) do_work();
   }
   // Of no group that there is: each is refused.
   static void fill(TestClient& client, std::uint64_t entries) {
@@ -59,7 +61,7 @@ TEST_F(LaneTurns, GiveEntriesATimeAndThoseLeftComeFirst) {
   for (int round = 0; round < 3; ++round) {
     // Thirty-two of a client take more than two milliseconds: the others' are for the next turn.
     for (TestClient* client : {&alice_, &bob_, &carol_}) {
-      lane_.do_work();
+      do_work();
       EXPECT_EQ(refused(*client), 32u) << "round " << round;
     }
   }
@@ -75,7 +77,7 @@ TEST_F(LaneTurns, GiveCommandsATimeAndEntriesWaitForThoseBeforeThem) {
   fill(alice_, 1);
   std::size_t before = kCommands;
   while (before > 0) {
-    EXPECT_GT(lane_.do_work(), 0);
+    EXPECT_GT(do_work(), 0);
     const std::size_t left = lane_.commands().read_available();
     // Once for themselves, and once for the entry.
     EXPECT_LE(before - left, 2 * 20u);
@@ -85,6 +87,15 @@ TEST_F(LaneTurns, GiveCommandsATimeAndEntriesWaitForThoseBeforeThem) {
   }
 }
 
+// An operation of a few KiB takes several rounds, and a look is a part of each.
+TEST_F(LaneTurns, LookAtTheClockThreeTimesWhereThereIsNothingToDo) {
+  add(alice_);
+  const std::uint64_t begin_ns = clock_.now_ns();
+  const Lane::Round round = lane_.do_work(begin_ns);
+  EXPECT_EQ(round.work, 0);
+  EXPECT_EQ(round.ended_ns - begin_ns, 3 * LookingTakesTime::kLookNs);
+}
+
 // A daemon that ends loses all links at once, of which there may be more than events have room.
 TEST_F(LaneTurns, TellOneLossOfEachGroup) {
   constexpr std::size_t kGroups = 100;
@@ -92,10 +103,10 @@ TEST_F(LaneTurns, TellOneLossOfEachGroup) {
   for (std::size_t i = 0; i < kGroups; ++i) {
     groups.push_back(std::make_unique<LaneGroup>(lane_test::group_of(64, i + 1)));
     ASSERT_TRUE(lane_.commands().push(Command{command::AddGroup{groups.back().get()}}));
-    lane_.do_work();
+    do_work();
   }
   ASSERT_TRUE(lane_.commands().push(Command{command::Goodbye{}}));
-  lane_.do_work();
+  do_work();
   std::size_t lost = 0;
   for (Event event; lane_.events().pop(event);) {
     lost += std::holds_alternative<event::LinkLost>(event.what) ? 1 : 0;
