@@ -208,8 +208,9 @@ int LaneGroup::run_actions(int budget, const LaneLoad& load, std::size_t jobs) {
   passes_first_ = !passes_first_;
   if (passes_first_) run_passes();
   // Some of them in every round, however many other actions there are.
-  if (done < budget && verifier_.is_busy()) {
-    take_checksums();
+  const auto has_slices = [this] { return verifier_.is_busy() || upkeep_.is_clearing(); };
+  if (done < budget && has_slices()) {
+    work_slice();
     ++done;
   }
   for (; done < budget && core_.resources().codec.spent.leaves_time(); ++done) {
@@ -217,9 +218,8 @@ int LaneGroup::run_actions(int budget, const LaneLoad& load, std::size_t jobs) {
     if (action.kind == ActionKind::none) break;
     carry_out(action);
   }
-  for (; done < budget && verifier_.is_busy() && core_.resources().codec.spent.leaves_time();
-       ++done) {
-    take_checksums();
+  for (; done < budget && has_slices() && core_.resources().codec.spent.leaves_time(); ++done) {
+    work_slice();
   }
   if (!passes_first_) run_passes();
   return done;
@@ -258,7 +258,7 @@ void LaneGroup::carry_out(const Action& action) {
       return announcements_.reduce(action);
     case ActionKind::verify:
       verifier_.begin(action);
-      return take_checksums();
+      return work_slice();
     case ActionKind::fail_remote:
       return send_failure(action);
     case ActionKind::tell_submitted:
@@ -318,12 +318,17 @@ void LaneGroup::fail_for_block(const BlockRequest& request, const char* problem)
 }
 
 // A tenth of a millisecond.
-constexpr std::size_t kChecksumBytes = std::size_t{1} << 20;
+constexpr std::size_t kSliceBytes = std::size_t{1} << 20;
 
-void LaneGroup::take_checksums() {
+// Of what goes over all of a tensor and is no block's.
+void LaneGroup::work_slice() {
   const std::uint64_t begin = core_.now_ns();
-  const auto [action, checksums] = verifier_.take_some(codec_.blocks(), kChecksumBytes);
+  const bool clears = upkeep_.is_clearing();
+  const OpId cleared = clears ? upkeep_.clear_some(kSliceBytes) : collective::kNoSlot;
+  const auto [action, checksums] =
+      clears ? Verifier::Taken() : verifier_.take_some(codec_.blocks(), kSliceBytes);
   core_.resources().codec.spent.charge(core_.now_ns() - begin);
+  if (cleared != collective::kNoSlot && core_.unpin(cleared)) finalize(cleared);
   if (action.kind == ActionKind::none) return;
   if (!checksums.empty()) {
     core_.tell_all(core_.header(wire::FrameKind::verify, action.op), std::as_bytes(checksums));
@@ -357,7 +362,7 @@ void LaneGroup::complete(OpId op) {
     }
     // Where nobody will ever submit it, its failure would be remembered for nothing.
     const std::uint32_t lanes = core_.lane_ops().lanes(op);
-    if (setup().shape.lanes > 1 && !core_.ops().ended() && lanes != 0 && is_heard(op)) {
+    if (setup().shape.lanes > 1 && !core_.ops().ended() && lanes != 0 && core_.lane_ops().is_awaited(op)) {
       core_.resources().reports.report(event::OpFailed{this, ended.key.tensor, ended.key.sequence,
                                                        ended.status, ended.about_rank, lanes,
                                                        Sentence(ended.text)});
@@ -376,19 +381,16 @@ void LaneGroup::complete(OpId op) {
       if (peer != nullptr && !peer->is_lost()) peer->link->acknowledge_soon();
     }
   }
+  // Ranks hear of the failure, and the tensor's next op begins, when its state is what it will be.
+  if (upkeep_.is_clearing(op)) {
+    core_.pin(op);
+    return work_slice();
+  }
   if (core_.lane_op(op).pins == 0) finalize(op);
 }
 
-// Whether a rank is to be told. Not of a failure that is remembered, when no rank will come to it
-// any more.
-bool LaneGroup::is_heard(OpId op) {
-  const auto ranks = core_.lane_ops().ranks(op);
-  return std::any_of(ranks.begin(), ranks.end(),
-                     [](const OpRank& rank) { return rank.present && !rank.told; });
-}
-
 void LaneGroup::finalize(OpId op) {
-  if (is_heard(op)) tell_end(op);
+  if (core_.lane_ops().is_awaited(op)) tell_end(op);
   core_.ops().release(op);
   if (core_.ops().table().in_use(op)) return;
   core_.lane_ops().clear(op);

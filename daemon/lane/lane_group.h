@@ -106,10 +106,9 @@ class LaneGroup final : private MemoryOwner, private BlockSink {
   // Actions.
   void carry_out(const collective::Action& action);
   void fail_for_block(const BlockRequest& request, const char* problem);
-  void take_checksums();  // some of them
+  void work_slice();
   void send_failure(const collective::Action& action);
   void complete(collective::OpId op);
-  bool is_heard(collective::OpId op);
   void finalize(collective::OpId op);
   void tell_end(collective::OpId op);
 

@@ -98,7 +98,8 @@ inline const OpRank* receiver_of(std::span<const OpRank> ranks, const plan::Rang
 struct LaneOp {
   TensorState* tensor = nullptr;
   OpEncoding encoding;
-  std::uint32_t pins = 0;           // frames that borrow or fill the clients' memory
+  // Frames that borrow or fill the clients' memory, and parked sums that are to be cleared.
+  std::uint32_t pins = 0;
   std::uint32_t arriving = 0;       // ranks whose inputs are not all there yet
   bool saved_state = false;         // see CodecState::save
   bool state_lost = false;          // it has failed, and that has been dealt with
@@ -141,6 +142,14 @@ class LaneOps {
     std::uint32_t lanes = 0;
     for (const OpRank& rank : ranks(op)) lanes |= rank.lanes;
     return lanes;
+  }
+
+  // Whether a rank is to be told how it ended. Nobody of a failure that is remembered, when no rank
+  // will come to it any more.
+  bool is_awaited(collective::OpId op) const noexcept {
+    const auto ranks = this->ranks(op);
+    return std::any_of(ranks.begin(), ranks.end(),
+                       [](const OpRank& rank) { return rank.present && !rank.told; });
   }
 
   // The first rank has submitted the op. A frame that came before may have pinned it.

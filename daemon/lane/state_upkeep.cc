@@ -44,7 +44,9 @@ bool StateUpkeep::for_each_chunk(const TensorState& tensor, Use use) const {
 }
 
 std::uint64_t StateUpkeep::lose(OpId op) {
-  const std::uint64_t resets = forget_parked(op) + lose_streams(op);
+  const std::size_t parked = ops_.parked_indices(op).size();
+  if (parked > 0) clearing_.push_back({op});
+  const std::uint64_t resets = parked + lose_streams(op);
   take_back(op);
   // The first rank that leaves ends ops, and the last one the epoch.
   if (ops_.op(op).status == Errc::group_left) mark_doubtful(op);
@@ -63,16 +65,26 @@ void StateUpkeep::take_back(OpId op) {
   data.encoding.tuning->set_residuals_pending(chunks);
 }
 
+bool StateUpkeep::is_clearing(OpId op) const noexcept {
+  return std::any_of(clearing_.begin(), clearing_.end(),
+                     [op](const Clearing& one) { return one.op == op; });
+}
+
 // What a failed op had parked is neither sum nor residual any more.
-std::uint64_t StateUpkeep::forget_parked(OpId op) {
+OpId StateUpkeep::clear_some(std::size_t bytes) {
+  Clearing& first = clearing_.front();
+  const OpId op = first.op;
   const auto parked = ops_.parked_indices(op);
   const auto& chunks = ops_.op(op).chunks;
-  for (const std::uint32_t index : parked) {
-    const std::uint32_t number = chunks.chunk(ops_.shape().node, index);
+  for (std::size_t cleared = 0; cleared < bytes && first.done < parked.size(); ++first.done) {
+    const std::uint32_t number = chunks.chunk(ops_.shape().node, parked[first.done]);
     std::fill_n(lane_ops_[op].tensor->codec.sender(chunks.begin(number)), chunks.size(number),
                 0.0f);
+    cleared += chunks.size(number) * sizeof(float);
   }
-  return parked.size();
+  if (first.done < parked.size()) return collective::kNoSlot;
+  clearing_.erase(clearing_.begin());
+  return op;
 }
 
 // A failed op may have moved one end of a stream and not the other, and it may have failed on this

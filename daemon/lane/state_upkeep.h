@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <span>
+#include <vector>
 
 #include "collective/group_ops.h"
 #include "collective/share_chunks.h"
@@ -18,11 +19,20 @@ class StateUpkeep {
  public:
   // Everything given outlives this.
   StateUpkeep(const collective::GroupOps& ops, const LaneOps& lane_ops)
-      : ops_(ops), lane_ops_(lane_ops) {}
+      : ops_(ops), lane_ops_(lane_ops) {
+    clearing_.reserve(ops.table().slots());
+  }
 
   // A failed op: what it has moved at one end of a stream only, and what it has parked, is lost.
-  // Returns how many parts of the state are zero again.
+  // Returns how many parts of the state are zero again, those that clear_some() clears included.
   std::uint64_t lose(collective::OpId op);
+  // Whether a sum that a lost op had parked still lies where a residual belongs: of any op, or of
+  // this one, which must not be released before.
+  bool is_clearing() const noexcept { return !clearing_.empty(); }
+  bool is_clearing(collective::OpId op) const noexcept;
+  // Goes on until it has cleared so many bytes, and to the end of a chunk. Returns the op of which
+  // nothing is left, kNoSlot if there is none yet. REQUIRES: is_clearing().
+  collective::OpId clear_some(std::size_t bytes);
   // How much of what the residual was about has been delivered, nobody knows.
   void mark_doubtful(collective::OpId op);
   // Of all ops in flight, when the epoch ends.
@@ -66,14 +76,20 @@ class StateUpkeep {
   bool takes_over(const StateMove& move, const collective::ShareChunks& shares,
                   std::uint32_t chunk) const;
   void take_back(collective::OpId op);
-  std::uint64_t forget_parked(collective::OpId op);
   std::uint64_t lose_streams(collective::OpId op);
   TensorLaneStats& lane_of(TensorState& tensor) const noexcept {
     return tensor.lanes[ops_.shape().lane];
   }
 
+  // Of an op, how many of its parked sums have been cleared.
+  struct Clearing {
+    collective::OpId op;
+    std::size_t done = 0;
+  };
+
   const collective::GroupOps& ops_;
   const LaneOps& lane_ops_;
+  std::vector<Clearing> clearing_;
 };
 
 }  // namespace tern::daemon

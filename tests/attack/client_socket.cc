@@ -69,6 +69,20 @@ void unread_answers(Assault& assault) {
   }
 }
 
+// A welcome brings descriptors; as long as it is not read they are in flight, which the kernel
+// counts for the daemon's user.
+void unread_welcomes(Assault& assault) {
+  auto hello = shm::make_packet<shm::HelloPacket>(shm::PacketKind::hello, 1);
+  hello.abi_min = hello.abi_max = wire::kShmAbi;
+  hello.arena_bytes = 1 << 20;
+  Held<Fd> held(kHeldConnections);
+  while (assault.goes_on()) {
+    const Fd& socket = held.hold(connect_local(assault.target.socket, SOCK_SEQPACKET));
+    push(socket, shm::packet_bytes(hello));
+    ::shutdown(socket.get(), SHUT_WR);
+  }
+}
+
 void passed_descriptors(Assault& assault) {
   const auto goodbye = shm::make_packet<e2e::HeaderOnly>(shm::PacketKind::goodbye, 9);
   Held<tests::LingeringSocket> lingering(32);
@@ -147,6 +161,8 @@ constexpr Attack kAttacks[] = {
     {"garbage_packets", "what is no packet ends its sender's connection alone", garbage_packets},
     {"wrong_packets", "a packet is checked before it is believed", wrong_packets},
     {"unread_answers", "who does not read holds up only himself", unread_answers},
+    {"unread_welcomes", "welcomes that a user leaves unread keep nobody else from his",
+     unread_welcomes},
     {"passed_descriptors", "closing a descriptor that a user sent stops nobody",
      passed_descriptors},
     {"passed_descriptors_on_an_older_kernel",

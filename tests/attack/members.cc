@@ -24,6 +24,8 @@ constexpr FrameKind kKinds[] = {FrameKind::send_offer,    FrameKind::send_accept
                                 FrameKind::send_piece,    FrameKind::send_end,
                                 FrameKind::send_withdraw, FrameKind::rank_left};
 
+constexpr std::uint64_t kLargeCount = 100'000;  // elements of a byte each, in several pieces
+
 // Rank 0 is a client, rank 1 the member; the epoch has begun if the group's number is not 0.
 struct Foothold {
   explicit Foothold(Assault& assault) : client(assault.target.socket) {
@@ -38,15 +40,17 @@ struct Foothold {
 
   // A send to the member, or a recv from it.
   void pass(Assault& assault) {
-    auto entry = HostileClient::good_entry(group, assault.below(4));
-    entry.kind =
-        static_cast<std::uint16_t>(assault.below(2) == 0 ? shm::OpKind::send : shm::OpKind::recv);
-    entry.dtype = static_cast<std::uint8_t>(DType::u8);
-    entry.root = 1;
-    entry.count = assault.below(2) == 0 ? 8 : 100'000;
-    entry.ticket = ++tickets;
-    client.submit(entry);
-    client.forget_completions();
+    const auto kind = assault.below(2) == 0 ? shm::OpKind::send : shm::OpKind::recv;
+    submit(kind, assault.below(2) == 0 ? 8 : kLargeCount, assault.below(4));
+  }
+  void send(std::uint64_t count, std::uint64_t tag) { submit(shm::OpKind::send, count, tag); }
+  // To what it has been sent.
+  bool answer(FrameKind kind, wire::FrameHeader about) {
+    wire::FrameHeader header = member.header();
+    header.tensor = about.tensor;
+    header.op_seq = about.op_seq;
+    header.chunk = about.chunk;
+    return lane().send(lane().next(kind, header, {}));
   }
   wire::FrameHeader header(std::uint64_t number, std::uint32_t tag) const {
     wire::FrameHeader header = member.header();
@@ -55,7 +59,19 @@ struct Foothold {
     header.chunk = tag;
     return header;
   }
-  e2e::HostilePeer& lane() { return member.lane(1 - member.node()); }
+  std::uint32_t other_node() const { return 1 - member.node(); }
+  e2e::HostilePeer& lane() { return member.lane(other_node()); }
+
+  void submit(shm::OpKind kind, std::uint64_t count, std::uint64_t tag) {
+    auto entry = HostileClient::good_entry(group, tag);
+    entry.kind = static_cast<std::uint16_t>(kind);
+    entry.dtype = static_cast<std::uint8_t>(DType::u8);
+    entry.root = 1;
+    entry.count = count;
+    entry.ticket = ++tickets;
+    client.submit(entry);
+    client.forget_completions();
+  }
 
   HostileClient client;
   HostileMember member{wire::kFeatureSend};
@@ -97,7 +113,7 @@ void member_promises(Assault& assault) {
     for (std::uint64_t number = 0; at.group != 0 && assault.goes_on(); ++number) {
       at.pass(assault);
       wire::SendOfferBody body{};
-      body.count = 100'000;
+      body.count = kLargeCount;
       body.dtype = static_cast<std::uint8_t>(DType::u8);
       const auto header = at.header(number % 256, static_cast<std::uint32_t>(number % 4));
       const auto promise = std::as_bytes(std::span(&body, 1));
@@ -106,6 +122,31 @@ void member_promises(Assault& assault) {
       if (!at.lane().drain()) break;
     }
   }
+}
+
+// Takes what is sent and says so to the operations, but acknowledges no frame of the link: until it
+// does the daemon keeps each to send it again.
+std::unique_ptr<Foothold> take_and_not_acknowledge(Assault& assault) {
+  constexpr int kSends = 8;  // soon after them the daemon sends no more
+  auto at = std::make_unique<Foothold>(assault);
+  for (int i = 0; at->group != 0 && i < kSends && assault.goes_on(); ++i) {
+    at->send(kLargeCount, assault.below(4));
+    const auto offer = at->member.wait_for(at->other_node(), FrameKind::send_offer);
+    if (!offer || !at->answer(FrameKind::send_accept, offer->header)) break;
+    std::uint64_t taken = 0;
+    while (taken < kLargeCount) {
+      const auto piece = at->member.wait_for(at->other_node(), FrameKind::send_piece);
+      if (!piece) return at;
+      taken += piece->payload.size();
+    }
+    if (!at->answer(FrameKind::send_end, offer->header)) break;
+  }
+  return at;
+}
+
+void member_unacked(Assault& assault) {
+  Held<std::unique_ptr<Foothold>> held(32);
+  while (true) held.hold(take_and_not_acknowledge(assault));
 }
 
 // Begins a contribution that is granted, and sends half of it.
@@ -118,7 +159,7 @@ std::unique_ptr<Foothold> begin_a_frame(Assault& assault) {
   at->client.submit(entry);
   const auto op = at->member.wait_for_announcements();
   if (!op || !at->member.announce(*op)) return nullptr;
-  const std::uint32_t owner = 1 - at->member.node();
+  const std::uint32_t owner = at->other_node();
   if (!at->member.wait_for(owner, FrameKind::grant)) return nullptr;
   auto header = op->header;
   header.chunk = op->chunks_of(owner, at->member.nodes()).front();
@@ -154,6 +195,8 @@ constexpr Attack kAttacks[] = {
     {"member_frames", "a member's frames are checked before they are believed", member_frames},
     {"member_promises", "a member that keeps no promise holds up only its own group",
      member_promises},
+    {"member_unacked",
+     "what a member never acknowledges ends its link, and takes no room of others", member_unacked},
     {"member_halves", "a frame that a member begins and never ends holds up only its own group",
      member_halves},
     {"member_gatherings", "of a group one split gathers at a time, whatever a member says",

@@ -160,7 +160,15 @@ def instance():
         check(os.stat(path).st_uid == os.stat("/run/tern").st_uid != 0, f"the owner of {path}")
         check(os.stat(pathlib.Path(path).parent).st_uid == 0, f"the owner of what {path} lies in")
     check(shown("ActiveState", "ternd@ib0.socket") == "active", "the socket of the instance")
-    # It stays, for the upgrade and the removal.
+    # It stays, for the upgrade and the removal, and so does one that an administrator has moved.
+    (CONFIG.parent / "ib1.toml").write_text('[network]\nlisten = "127.0.0.1:7702"\n', encoding="utf-8")
+    moved = pathlib.Path("/run/systemd/system/ternd@ib1.service.d/elsewhere.conf")
+    moved.parent.mkdir(parents=True)
+    moved.write_text("[Service]\nExecStart=\nExecStart=/usr/sbin/ternd --config /etc/tern/ib1.toml "
+                     "--socket /run/tern-ib1/ternd.sock --control-socket /run/tern-ib1/elsewhere.sock\n",
+                     encoding="utf-8")
+    run("systemctl", "daemon-reload")
+    run("systemctl", "start", "ternd@ib1")
 
 
 def newer_package(debs, folder, version):
@@ -177,10 +185,13 @@ def upgrade(debs, folder):
     record = STATE / "flight-of-before.json"
     record.write_text("{}", encoding="utf-8")
     config = CONFIG.read_text(encoding="utf-8")
-    before, before_of_instance = main_pid(), main_pid("ternd@ib0")
-    run("dpkg", "--install", newer_package(debs, folder, "newer"))
+    before, before_of_instance, before_elsewhere = main_pid(), main_pid("ternd@ib0"), main_pid("ternd@ib1")
+    said = run("dpkg", "--install", newer_package(debs, folder, "newer"))
     check(main_pid() not in (0, before), "an upgrade starts the new daemon")
     check(main_pid("ternd@ib0") not in (0, before_of_instance), "and that of an instance")
+    check(main_pid("ternd@ib1") == before_elsewhere != 0, "but not one whose control socket lies elsewhere")
+    check("ternd@ib1.service still runs the program of before" in said, f"of which the upgrade says nothing: {said}")
+    run("systemctl", "stop", "ternd@ib1.service", "ternd@ib1.socket")
     check(CONFIG.read_text(encoding="utf-8") == config and record.exists(), "an upgrade keeps configuration and state")
 
 

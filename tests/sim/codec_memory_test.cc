@@ -242,5 +242,47 @@ TEST(CancelledStreams, OfShiftsGiveAllRanksTheSameBits) {
   }
 }
 
+std::uint64_t resets(Cluster& cluster) {
+  std::uint64_t resets = 0;
+  for (std::size_t node = 0; node < 2; ++node) {
+    const auto counters = cluster.world.daemon(node).conductor->reports().counters();
+    resets += counters["state_resets"]["value"].get<std::uint64_t>();
+  }
+  return resets;
+}
+
+// Sums that wait for one scale for all of them, of a tensor so large that a lane needs several
+// turns to clear them. Each op is cancelled a little later than the one before, until one ends
+// first.
+TEST(CancelledSums, AreGoneBeforeTheTensorsNextOp) {
+  DaemonShape shape = small_ops();
+  shape.arena_bytes = 48 << 20;
+  const std::uint64_t count = 300 * shape.chunk_bytes / sizeof(float);
+  Cluster cluster({1, 1}, shape);
+  cluster.join();
+  TensorSpec spec = tensor("3lc:s=1,scale=tensor", Role::gradient);
+  spec.count = count;
+  const auto tensors = cluster.declare(spec);
+  std::uint64_t most = 0;  // that one cancelled op has cleared
+  bool is_cancelled = true;
+  for (std::uint64_t step = 0; is_cancelled; ++step) {
+    const auto inputs = inputs_of(DType::f32, count, 2, step);
+    const std::uint64_t before = resets(cluster);
+    const auto doomed = cluster.submit(all_reduce(DType::f32, count), inputs, tensors);
+    for (std::uint64_t i = 0; i < step * 40; ++i) cluster.world.step();
+    cluster.ranks[1]->cancel(doomed.tickets[1]);
+    cluster.finish(doomed);
+    is_cancelled = cluster.result(doomed, 1).status != Errc::ok;
+    most = std::max(most, resets(cluster) - before);
+    const auto good = cluster.submit(all_reduce(DType::f32, count), inputs, tensors);
+    cluster.finish(good);
+    cluster.expect_all(good, Errc::ok);
+    EXPECT_TRUE(cluster.output(good, 0) == cluster.output(good, 1)) << "step " << step;
+    cluster.forget_arenas();
+  }
+  EXPECT_GT(most * shape.chunk_bytes, std::uint64_t{1} << 20);
+  cluster.leave_all();
+}
+
 }  // namespace
 }  // namespace tern::sim

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <memory>
@@ -198,10 +199,39 @@ TEST(StateUpkeep, AFailedOpForgetsTheSumsThatItHasParked) {
   for (std::uint64_t i = 0; i < kCount; ++i) rig.tensor.codec.sender(0)[i] = 1.5f;
   rig.fail(op, Errc::cancelled);
   EXPECT_EQ(rig.upkeep.lose(op), 1u);
+  EXPECT_TRUE(rig.upkeep.is_clearing(op));
+  EXPECT_EQ(rig.upkeep.clear_some(1), op);
+  EXPECT_FALSE(rig.upkeep.is_clearing());
   for (std::uint64_t i = 0; i < kChunk; ++i) {
     ASSERT_EQ(rig.tensor.codec.sender(parked * kChunk)[i], 0.0f);
     ASSERT_EQ(rig.tensor.codec.sender(other * kChunk)[i], 1.5f);
   }
+}
+
+// A large tensor's are more than a lane does in a turn.
+TEST(StateUpkeep, ParkedSumsAreClearedAFewAtATimeAndOpsInTheirOrder) {
+  Rig rig(1, "ef(3lc:scale=tensor)");
+  const auto park_all = [&rig](collective::OpId op) {
+    for (std::uint64_t chunk = 0; chunk < kChunks; ++chunk) {
+      rig.ops.parked(lane_test::run_until(rig.ops, collective::ActionKind::finish));
+    }
+    rig.fail(op, Errc::cancelled);
+    EXPECT_EQ(rig.upkeep.lose(op), kChunks);
+  };
+  const auto left = [&rig] {
+    const float* const state = rig.tensor.codec.sender(0);
+    return kCount - static_cast<std::uint64_t>(std::count(state, state + kCount, 0.0f));
+  };
+  const collective::OpId op = rig.begin(true);
+  park_all(op);
+  std::fill_n(rig.tensor.codec.sender(0), kCount, 1.5f);
+  // Two and a half chunks are three.
+  EXPECT_EQ(rig.upkeep.clear_some(kChunk * sizeof(float) * 5 / 2), collective::kNoSlot);
+  EXPECT_EQ(left(), kCount - 3 * kChunk);
+  EXPECT_TRUE(rig.upkeep.is_clearing(op));
+  EXPECT_EQ(rig.upkeep.clear_some(kCount * sizeof(float)), op);
+  EXPECT_EQ(left(), 0u);
+  EXPECT_FALSE(rig.upkeep.is_clearing());
 }
 
 // ---- Doubt
