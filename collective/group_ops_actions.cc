@@ -1,5 +1,7 @@
 // The choice of the next action, and what follows from one that is done.
 
+#include <algorithm>
+
 #include "base/check.h"
 #include "collective/group_ops.h"
 #include "collective/op_sets.h"
@@ -48,8 +50,15 @@ Action GroupOps::next(const Room& room, const InputGate& inputs) {
     ops_[id].submitted_told = ops_[id].submitted;
     return of_op(id, ops_[id], ActionKind::tell_submitted);
   }
+  // Until a failed op is released, what it had parked lies where the tensor's next one would look
+  // for its residual.
+  const auto leaves_parked = [this](OpId other) {
+    return ops_[other].failed && !ops_[other].remembered && !legs_.parked(other).empty();
+  };
   // What travels with its announcement is read for it.
   const auto may_speak = [&](OpId id) {
+    const auto uses = ops_.uses(ops_[id].key.tensor);
+    if (std::any_of(uses.begin(), uses.end(), leaves_parked)) return false;
     return (!ops_[id].eager && !ops_[id].announces_chunks) || inputs.has_all(id);
   };
   if (const OpId id = schedule_.take_announce(may_speak); id != kNoSlot) {

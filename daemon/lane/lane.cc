@@ -75,9 +75,9 @@ void Lane::count_in(LaneCounters& counters) {
   turns_.count_in(counters);
 }
 
-// An operation of a few KiB takes some ten of these, so each look at the clock counts: it is read
-// after the transport, before settle() and at the end, and where there are commands or moves of
-// state, which are rare.
+// An operation of a few KiB takes several of these, so each look at the clock counts: it is read
+// after the transport, before settle() and at the end, and where there are commands, work of links
+// or moves of state, which are rarer.
 Lane::Round Lane::do_work(std::uint64_t begin_ns) {
   const Clock& clock = resources_.clock;
   if (!resources_.reports.has_room()) return {0, clock.now_ns()};
@@ -87,9 +87,9 @@ Lane::Round Lane::do_work(std::uint64_t begin_ns) {
   turns_.step("links", work > 0 ? clock.now_ns() : begin_ns);
   work += transport_.poll();
   const std::uint64_t polled_ns = clock.now_ns();
-  work += links_.tick(polled_ns);
-  work += resources_.executor->poll();
-  turns_.step("entries and chunks", polled_ns);
+  const int ticked = links_.tick(polled_ns) + resources_.executor->poll();
+  work += ticked;
+  turns_.step("entries and chunks", ticked > 0 ? clock.now_ns() : polled_ns);
   work += drain_clients();
   if (!state_moves_.empty()) {
     turns_.step("moves of state", clock.now_ns());

@@ -362,7 +362,8 @@ void LaneGroup::complete(OpId op) {
     }
     // Where nobody will ever submit it, its failure would be remembered for nothing.
     const std::uint32_t lanes = core_.lane_ops().lanes(op);
-    if (setup().shape.lanes > 1 && !core_.ops().ended() && lanes != 0 && core_.lane_ops().is_awaited(op)) {
+    if (setup().shape.lanes > 1 && !core_.ops().ended() && lanes != 0 &&
+        core_.lane_ops().is_awaited(op)) {
       core_.resources().reports.report(event::OpFailed{this, ended.key.tensor, ended.key.sequence,
                                                        ended.status, ended.about_rank, lanes,
                                                        Sentence(ended.text)});

@@ -136,7 +136,7 @@ bool StateUpkeep::take_lost(TensorState& tensor) noexcept {
 bool StateUpkeep::is_in_use(const TensorState& tensor) const {
   for (OpId op = 0; op < ops_.table().slots(); ++op) {
     const collective::Op& one = ops_.op(op);
-    const bool is_done = one.completing || one.remembered;
+    const bool is_done = (one.completing && !is_clearing(op)) || one.remembered;
     if (ops_.table().in_use(op) && !is_done && lane_ops_[op].tensor == &tensor) return true;
   }
   return false;

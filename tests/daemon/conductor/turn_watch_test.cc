@@ -53,7 +53,7 @@ class TurnWatchTest : public PartRig {
   }
   void lane_turn_of(std::uint64_t ns) {
     carrier_.next_poll_ns = ns;
-    lane_.do_work();
+    lane_.do_work(clock_.now_ns());
   }
   // How often the log has it.
   std::size_t told(const std::string& text) const {

@@ -234,6 +234,22 @@ TEST(StateUpkeep, ParkedSumsAreClearedAFewAtATimeAndOpsInTheirOrder) {
   EXPECT_FALSE(rig.upkeep.is_clearing());
 }
 
+// The next op reads and writes where they lie.
+TEST(StateUpkeep, TheNextOpIsNotAnnouncedBeforeOneWithParkedSumsIsReleased) {
+  Rig rig(1, "ef(3lc:scale=tensor)");
+  const collective::OpId failed = rig.begin(true);
+  rig.ops.parked(lane_test::run_until(rig.ops, collective::ActionKind::finish));
+  rig.fail(failed, Errc::cancelled);
+  const collective::OpId next = rig.begin(true);
+  EXPECT_EQ(lane_test::run_until(rig.ops, collective::ActionKind::complete).op, failed);
+  EXPECT_EQ(rig.ops.next(lane_test::kRoom).kind, collective::ActionKind::none);
+  rig.upkeep.lose(failed);
+  EXPECT_EQ(rig.upkeep.clear_some(kCount * sizeof(float)), failed);
+  EXPECT_EQ(rig.ops.next(lane_test::kRoom).kind, collective::ActionKind::none);
+  rig.ops.release(failed);
+  EXPECT_EQ(lane_test::run_until(rig.ops, collective::ActionKind::announce).op, next);
+}
+
 // ---- Doubt
 
 TEST(StateUpkeep, OnlyALossyOpThatHasStartedLeavesDoubt) {
