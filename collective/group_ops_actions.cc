@@ -51,14 +51,15 @@ Action GroupOps::next(const Room& room, const InputGate& inputs) {
     return of_op(id, ops_[id], ActionKind::tell_submitted);
   }
   // Until a failed op is released, what it had parked lies where the tensor's next one would look
-  // for its residual.
-  const auto leaves_parked = [this](OpId other) {
-    return ops_[other].failed && !ops_[other].remembered && !legs_.parked(other).empty();
+  // for its residual, and blocks of it that are under way may write there.
+  const auto holds_state = [this](OpId other) {
+    const Op& op = ops_[other];
+    return op.failed && !op.remembered && (op.in_flight != 0 || !legs_.parked(other).empty());
   };
   // What travels with its announcement is read for it.
   const auto may_speak = [&](OpId id) {
     const auto uses = ops_.uses(ops_[id].key.tensor);
-    if (std::any_of(uses.begin(), uses.end(), leaves_parked)) return false;
+    if (std::any_of(uses.begin(), uses.end(), holds_state)) return false;
     return (!ops_[id].eager && !ops_[id].announces_chunks) || inputs.has_all(id);
   };
   if (const OpId id = schedule_.take_announce(may_speak); id != kNoSlot) {
