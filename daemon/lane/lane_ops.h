@@ -103,6 +103,7 @@ struct LaneOp {
   std::uint32_t arriving = 0;       // ranks whose inputs are not all there yet
   bool saved_state = false;         // see CodecState::save
   bool state_lost = false;          // it has failed, and that has been dealt with
+  bool has_parked = false;          // and what it had parked is to be cleared
   bool sends_before_start = false;  // contributions, with their announcements
   std::uint64_t submitted_ns = 0;
   std::uint64_t started_ns = 0;

@@ -45,7 +45,10 @@ bool StateUpkeep::for_each_chunk(const TensorState& tensor, Use use) const {
 
 std::uint64_t StateUpkeep::lose(OpId op) {
   const std::size_t parked = ops_.parked_indices(op).size();
-  if (parked > 0) clearing_.push_back({op});
+  if (parked > 0) {
+    lane_ops_[op].has_parked = true;
+    ++to_clear_;
+  }
   const std::uint64_t resets = parked + lose_streams(op);
   take_back(op);
   // The first rank that leaves ends ops, and the last one the epoch.
@@ -65,25 +68,25 @@ void StateUpkeep::take_back(OpId op) {
   data.encoding.tuning->set_residuals_pending(chunks);
 }
 
-bool StateUpkeep::is_clearing(OpId op) const noexcept {
-  return std::any_of(clearing_.begin(), clearing_.end(),
-                     [op](const Clearing& one) { return one.op == op; });
-}
-
 // What a failed op had parked is neither sum nor residual any more.
 OpId StateUpkeep::clear_some(std::size_t bytes) {
-  Clearing& first = clearing_.front();
-  const OpId op = first.op;
+  while (clearing_.op == collective::kNoSlot || !lane_ops_[clearing_.op].has_parked) {
+    ++clearing_.op;  // kNoSlot is before the first
+  }
+  const OpId op = clearing_.op;
   const auto parked = ops_.parked_indices(op);
   const auto& chunks = ops_.op(op).chunks;
-  for (std::size_t cleared = 0; cleared < bytes && first.done < parked.size(); ++first.done) {
-    const std::uint32_t number = chunks.chunk(ops_.shape().node, parked[first.done]);
+  for (std::size_t cleared = 0; cleared < bytes && clearing_.done < parked.size();
+       ++clearing_.done) {
+    const std::uint32_t number = chunks.chunk(ops_.shape().node, parked[clearing_.done]);
     std::fill_n(lane_ops_[op].tensor->codec.sender(chunks.begin(number)), chunks.size(number),
                 0.0f);
     cleared += chunks.size(number) * sizeof(float);
   }
-  if (first.done < parked.size()) return collective::kNoSlot;
-  clearing_.erase(clearing_.begin());
+  if (clearing_.done < parked.size()) return collective::kNoSlot;
+  lane_ops_[op].has_parked = false;
+  --to_clear_;
+  clearing_ = {};
   return op;
 }
 

@@ -5,7 +5,6 @@
 
 #include <cstdint>
 #include <span>
-#include <vector>
 
 #include "collective/group_ops.h"
 #include "collective/share_chunks.h"
@@ -18,18 +17,16 @@ namespace tern::daemon {
 class StateUpkeep {
  public:
   // Everything given outlives this.
-  StateUpkeep(const collective::GroupOps& ops, const LaneOps& lane_ops)
-      : ops_(ops), lane_ops_(lane_ops) {
-    clearing_.reserve(ops.table().slots());
-  }
+  StateUpkeep(const collective::GroupOps& ops, LaneOps& lane_ops)
+      : ops_(ops), lane_ops_(lane_ops) {}
 
   // A failed op: what it has moved at one end of a stream only, and what it has parked, is lost.
   // Returns how many parts of the state are zero again, those that clear_some() clears included.
   std::uint64_t lose(collective::OpId op);
   // Whether a sum that a lost op had parked still lies where a residual belongs: of any op, or of
   // this one, which must not be released before.
-  bool is_clearing() const noexcept { return !clearing_.empty(); }
-  bool is_clearing(collective::OpId op) const noexcept;
+  bool is_clearing() const noexcept { return to_clear_ != 0; }
+  bool is_clearing(collective::OpId op) const noexcept { return lane_ops_[op].has_parked; }
   // Goes on until it has cleared so many bytes, and to the end of a chunk. Returns the op of which
   // nothing is left, kNoSlot if there is none yet. REQUIRES: is_clearing().
   collective::OpId clear_some(std::size_t bytes);
@@ -81,15 +78,16 @@ class StateUpkeep {
     return tensor.lanes[ops_.shape().lane];
   }
 
-  // Of an op, how many of its parked sums have been cleared.
+  // Of the op whose turn it is, how many of its parked sums have been cleared.
   struct Clearing {
-    collective::OpId op;
+    collective::OpId op = collective::kNoSlot;
     std::size_t done = 0;
   };
 
   const collective::GroupOps& ops_;
-  const LaneOps& lane_ops_;
-  std::vector<Clearing> clearing_;
+  LaneOps& lane_ops_;
+  std::uint32_t to_clear_ = 0;  // ops
+  Clearing clearing_;
 };
 
 }  // namespace tern::daemon

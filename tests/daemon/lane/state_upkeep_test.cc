@@ -209,7 +209,7 @@ TEST(StateUpkeep, AFailedOpForgetsTheSumsThatItHasParked) {
 }
 
 // A large tensor's are more than a lane does in a turn.
-TEST(StateUpkeep, ParkedSumsAreClearedAFewAtATimeAndOpsInTheirOrder) {
+TEST(StateUpkeep, ParkedSumsAreClearedAFewAtATime) {
   Rig rig(1, "ef(3lc:scale=tensor)");
   const auto park_all = [&rig](collective::OpId op) {
     for (std::uint64_t chunk = 0; chunk < kChunks; ++chunk) {
