@@ -201,6 +201,16 @@ DecodeStatus decode_add(const BlockView& block, std::span<float> accumulator,
   return decode_any(block, accumulator, true, workspace);
 }
 
+DecodeStatus decode_add_first(const BlockView& block, const std::byte* own,
+                              std::span<float> accumulator, Workspace& workspace) noexcept {
+  if (block.header.codec == static_cast<std::uint8_t>(wire::CodecId::threelc)) {
+    const auto status = check(block, accumulator.size());
+    return status == DecodeStatus::ok ? threelc_decode(block, accumulator, true, own) : status;
+  }
+  if (!accumulator.empty()) std::memcpy(accumulator.data(), own, accumulator.size_bytes());
+  return decode_any(block, accumulator, true, workspace);
+}
+
 DecodeStatus decode_shifted(const BlockView& block, const ShiftStream& stream, std::span<float> out,
                             Workspace& workspace) noexcept {
   if (block.header.codec != static_cast<std::uint8_t>(wire::CodecId::staged)) {

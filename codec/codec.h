@@ -46,6 +46,10 @@ DecodeStatus decode(const BlockView& block, std::span<float> out, Workspace& wor
 // Adds the block. An element whose 3LC digit is zero, or that a sparsifier dropped, keeps its bits.
 DecodeStatus decode_add(const BlockView& block, std::span<float> accumulator,
                         Workspace& workspace) noexcept;
+// accumulator = own, which is as many unaligned f32, and decode_add. For 3LC in one pass over
+// memory.
+DecodeStatus decode_add_first(const BlockView& block, const std::byte* own,
+                              std::span<float> accumulator, Workspace& workspace) noexcept;
 
 // The reader's end of a stream under diana or ef21: one sender's blocks of one chunk, in order.
 struct ShiftStream {

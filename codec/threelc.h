@@ -18,6 +18,8 @@ EncodeResult threelc_encode(const Recipe& recipe, const EncodeRequest& request,
                             const BlockRoom& out) noexcept;
 
 // Requires: check_block_header(block.header) == none, and both spans as long as the header says.
-DecodeStatus threelc_decode(const BlockView& block, std::span<float> out, bool add) noexcept;
+// `own`: with `add`, the f32 that the sum begins with in place of what `out` holds.
+DecodeStatus threelc_decode(const BlockView& block, std::span<float> out, bool add,
+                            const std::byte* own = nullptr) noexcept;
 
 }  // namespace tern::codec

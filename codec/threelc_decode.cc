@@ -22,7 +22,17 @@ struct Decoding {
   std::uint32_t scale_elements;
   ZeroRunReader reader;
   bool add;
+  const std::byte* own;  // what the sum begins with, or null if `out` holds it
 };
+
+// Whether the elements of blocks that follow each other do too.
+bool is_tiled(const DigitLayout& layout) noexcept { return layout.block_step == kBlockElements; }
+
+void begin_sum(const Decoding& decoding, std::size_t begin, std::size_t count) noexcept {
+  if (decoding.own == nullptr || count == 0) return;
+  std::memcpy(decoding.out.data() + begin, decoding.own + begin * sizeof(float),
+              count * sizeof(float));
+}
 
 bool scales_are_valid(const Decoding& decoding) noexcept {
   for (std::uint32_t i = 0; i < decoding.scale_count; ++i) {
@@ -80,6 +90,8 @@ DecodeStatus decode_blocks(Decoding& decoding) noexcept {
     const std::size_t blocks = std::min(kBufferBlocks, layout.full_blocks - block);
     const DecodeStatus status = read_columns(decoding, buffer, blocks * kBlockColumns);
     if (status != DecodeStatus::ok) return status;
+    // Until they are added to, the elements stay in the nearest cache.
+    if (is_tiled(layout)) begin_sum(decoding, block * kBlockElements, blocks * kBlockElements);
     UnpackBlocks request{};
     request.columns = buffer;
     request.out = decoding.out.data() + block * layout.block_step;
@@ -97,6 +109,8 @@ DecodeStatus decode_blocks(Decoding& decoding) noexcept {
 
 DecodeStatus decode_digits(Decoding& decoding, bool runs_have_one_scale) noexcept {
   const DigitLayout& layout = decoding.layout;
+  const std::size_t in_tiles = is_tiled(layout) ? layout.tail_base : 0;
+  begin_sum(decoding, in_tiles, layout.elements - in_tiles);
   if (runs_have_one_scale) {
     const DecodeStatus status = decode_blocks(decoding);
     if (status != DecodeStatus::ok) return status;
@@ -119,10 +133,12 @@ DecodeStatus decode_digits(Decoding& decoding, bool runs_have_one_scale) noexcep
 
 }  // namespace
 
-DecodeStatus threelc_decode(const BlockView& block, std::span<float> out, bool add) noexcept {
+DecodeStatus threelc_decode(const BlockView& block, std::span<float> out, bool add,
+                            const std::byte* own) noexcept {
   const auto& [header, payload] = block;
   if ((header.flags & wire::kBlockAllZero) != 0) {
     if (!add) std::fill(out.begin(), out.end(), 0.0f);
+    if (own != nullptr && !out.empty()) std::memcpy(out.data(), own, out.size_bytes());
     return DecodeStatus::ok;
   }
   const Layout layout =
@@ -137,7 +153,8 @@ DecodeStatus threelc_decode(const BlockView& block, std::span<float> out, bool a
                     header.scale_elements,
                     {begin + std::size_t{4} * scale_count, begin + payload.size(), 0,
                      (header.flags & wire::kBlockZeroRun) != 0},
-                    add};
+                    add,
+                    own};
   if (!scales_are_valid(decoding)) return DecodeStatus::bad_scale;
   return decode_digits(decoding, layout == Layout::tile || scale_count == 1);
 }

@@ -174,13 +174,16 @@ const char* BlockDecoder::add_lossy(const BlockRequest& request, const Block& bl
   note_use(op);
   const std::uint32_t elements = blocks_.part(op, request.number).elements;
   const std::span<float> sum{as_floats(into.bytes.data()), elements};
+  const codec::BlockView view{block.header, block.payload};
+  const bool shifted = tensor->codec.keeps_shifts();
   if (into.own != nullptr) {
+    if (!shifted && blocks_.dtype(op) == DType::f32) {
+      return text_of(codec::decode_add_first(view, into.own, sum, blocks_.workspace()));
+    }
     codec::accumulate_begin({blocks_.dtype(op), into.own, elements}, 1.0f, sum.data());
   }
   if (into.empty) std::fill(sum.begin(), sum.end(), 0.0f);
-  if (!tensor->codec.keeps_shifts()) {
-    return text_of(codec::decode_add({block.header, block.payload}, sum, blocks_.workspace()));
-  }
+  if (!shifted) return text_of(codec::decode_add(view, sum, blocks_.workspace()));
   const std::span<float> values = blocks_.scratch_floats(1, elements);
   if (const char* problem = decode_lossy(request, block, values)) return problem;
   codec::accumulate(Reduction::sum, {DType::f32, blocks_.scratch(1).data(), elements}, 1.0f,

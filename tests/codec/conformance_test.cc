@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <atomic>
 #include <cmath>
+#include <cstring>
 #include <thread>
 
 #include "tests/rounds.h"
@@ -64,6 +65,23 @@ TEST_P(CodecConformance, DecodeAddAddsWhatDecodeGives) {
     for (std::size_t i = 0; i < count; ++i) expected[i] += decoded[i];
     EXPECT_EQ(decode_add({block.header, block.payload}, sums, workspace()), DecodeStatus::ok);
     EXPECT_EQ(sums, expected);
+  }
+}
+
+TEST_P(CodecConformance, DecodeAddFirstIsACopyAndDecodeAdd) {
+  for (const std::size_t count : kLengths) {
+    const auto input = gaussian(count, count);
+    auto residual = residual_for(count);
+    const auto block = encode_block(recipe_, input, residual, request_for(input, residual));
+    const BlockView view{block.header, block.payload};
+    const auto own = gaussian(count, 1);
+    auto expected = own;
+    ASSERT_EQ(decode_add(view, expected, workspace()), DecodeStatus::ok);
+    std::vector<std::byte> unaligned(1 + 4 * count);
+    if (count != 0) std::memcpy(unaligned.data() + 1, own.data(), 4 * count);
+    std::vector<float> sums(count, kNan);  // what was there before is no part of it
+    EXPECT_EQ(decode_add_first(view, unaligned.data() + 1, sums, workspace()), DecodeStatus::ok);
+    EXPECT_EQ(bits_of(sums), bits_of(expected)) << count;
   }
 }
 

@@ -19,8 +19,8 @@ namespace {
 
 // All that a reader may do with a block.
 struct Outcome {
-  codec::DecodeStatus decoded, added, shifted, lossless;
-  std::vector<float> values, sums, deltas, shift;
+  codec::DecodeStatus decoded, added, added_first, shifted, lossless;
+  std::vector<float> values, sums, first_sums, deltas, shift;
   std::vector<std::byte> elements, last;
 };
 
@@ -32,12 +32,16 @@ Outcome decode_with(std::string_view target, const wire::BlockHeader& header,
   Outcome one;
   one.values.assign(count, 1.0f);
   one.sums.assign(count, 1.0f);
+  one.first_sums.assign(count, 2.0f);
   one.deltas.assign(count, 1.0f);
   one.shift.assign(count, 0.5f);
   one.elements.assign(native, std::byte{0});
   one.last.assign(native, std::byte{1});
   one.decoded = codec::decode({header, payload}, one.values, fuzz::workspace());
   one.added = codec::decode_add({header, payload}, one.sums, fuzz::workspace());
+  const std::vector<float> own(count, 1.0f);
+  one.added_first = codec::decode_add_first({header, payload}, std::as_bytes(std::span(own)).data(),
+                                            one.first_sums, fuzz::workspace());
   std::uint64_t step = header.stream_step;
   const codec::ShiftStream stream{one.shift.data(), &step, 0.25f, 1.0f};
   one.shifted = codec::decode_shifted({header, payload}, stream, one.deltas, fuzz::workspace());
@@ -72,15 +76,17 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   const auto rest = bytes.subspan(wire::kBlockHeaderBytes);
   const std::vector<std::byte> payload(rest.begin(), rest.end());
   const Outcome first = decode_with(codec::target::supported().front(), header, payload);
-  TERN_CHECK(first.added == first.decoded);
+  TERN_CHECK(first.added == first.decoded && first.added_first == first.decoded);
   for (const std::string_view target : codec::target::supported().subspan(1)) {
     const Outcome other = decode_with(target, header, payload);
     TERN_CHECK(other.decoded == first.decoded && other.added == first.added);
+    TERN_CHECK(other.added_first == first.added);
     TERN_CHECK(other.shifted == first.shifted && other.lossless == first.lossless);
     if (first.decoded == codec::DecodeStatus::ok) {
       TERN_CHECK(first.values.empty() || std::memcmp(other.values.data(), first.values.data(),
                                                      4 * first.values.size()) == 0);
       TERN_CHECK(same_sums(other.sums, first.sums));
+      TERN_CHECK(same_sums(other.first_sums, first.sums));
     }
     if (first.shifted == codec::DecodeStatus::ok) {
       TERN_CHECK(same_sums(other.deltas, first.deltas) && same_sums(other.shift, first.shift));
