@@ -83,8 +83,9 @@ bool Epochs::can_work_with(const MemberList& list) const {
 void Epochs::on_members(LinkRef from, const nlohmann::json& message) {
   const std::string uid = text_of(message, "uid");
   const std::string text = text_of(message, "body");
-  const auto body =
-      is_too_deep(text) ? nlohmann::json() : nlohmann::json::parse(text, nullptr, false);
+  const auto body = objection_to_json(text) != nullptr
+                        ? nlohmann::json()
+                        : nlohmann::json::parse(text, nullptr, false);
   const auto list = parse_member_list(body);
   const Roll roll = call_roll(from, uid, list ? &*list : nullptr);
   // Whoever joins now is not meant, and the other nodes must not wait.

@@ -53,8 +53,8 @@ std::string error_line(Errc code, std::string_view text) { return error_line(jso
 
 ControlAnswer answer_request(std::string_view line, const Credentials& credentials,
                              ControlVerbs& handler, std::size_t max_answer_bytes) {
-  if (is_too_deep(line)) {
-    return refuse(json(), Errc::protocol_error, "the line nests deeper than 16 levels");
+  if (const char* objection = objection_to_json(line)) {
+    return refuse(json(), Errc::protocol_error, std::string("the line ") + objection);
   }
   const json request = json::parse(line, nullptr, false);
   if (!request.is_object()) {

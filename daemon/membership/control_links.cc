@@ -240,8 +240,9 @@ int ControlLinks::pass_on() {
 }
 
 void ControlLinks::pass_on(Peer& peer, const std::string& text) {
-  const auto message = is_too_deep(text) ? nlohmann::json(nlohmann::json::value_t::discarded)
-                                         : nlohmann::json::parse(text, nullptr, false);
+  const auto message = objection_to_json(text) != nullptr
+                           ? nlohmann::json(nlohmann::json::value_t::discarded)
+                           : nlohmann::json::parse(text, nullptr, false);
   if (message.is_object()) return sink_.on_control_message(peer.ref, message);
   // What it said before has been heard, and what it says after that is nobody's.
   std::erase(waiting_, peer.ref);

@@ -14,7 +14,7 @@ using namespace tern;
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   const std::string text(data, data + size);
-  if (daemon::is_too_deep(text)) return 0;
+  if (daemon::objection_to_json(text) != nullptr) return 0;
   const auto list = daemon::parse_member_list(nlohmann::json::parse(text, nullptr, false));
   if (!list) {
     TERN_CHECK(list.error().code == Errc::protocol_error);

@@ -219,7 +219,7 @@ TEST_F(HostileCoordinatorTest, AListOfEarlierJoinsChangesNothing) {
 TEST_F(HostileCoordinatorTest, EndlessMissingRanks) {
   listen([](const auto&, const json& join) {
     json missing = json::array();
-    for (std::uint64_t rank = 0; rank < 50'000; ++rank) missing.push_back(rank);
+    for (std::uint64_t rank = 0; rank < 5000; ++rank) missing.push_back(rank);
     missing.push_back(std::uint64_t{1} << 40);
     return json{{"t", "waiting"}, {"uid", join["uid"]}, {"missing", missing}};
   });

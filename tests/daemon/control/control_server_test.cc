@@ -72,6 +72,8 @@ TEST_F(ControlServerTest, KnowsWhoAsks) {
 TEST_F(ControlServerTest, GarbageGetsAnErrorAndTheEnd) {
   start();
   const std::string deep_args = std::string(20'000, '[') + std::string(20'000, ']');
+  std::string crowd;
+  for (int i = 0; i < 9'000; ++i) crowd += ",0";
   const std::vector<std::string> lines{
       "",
       "hello",
@@ -87,6 +89,7 @@ TEST_F(ControlServerTest, GarbageGetsAnErrorAndTheEnd) {
       R"({"v":1,"id":1,"verb":7})",
       R"({"v":1,"id":1,"verb":"echo","args":[]})",
       R"({"v":1,"id":1,"verb":"echo","args":{"a":)" + deep_args + "}}",
+      R"({"v":1,"id":1,"verb":"echo","args":{"a":[0)" + crowd + "]}}",
   };
   for (const std::string& line : lines) {
     const Fd fd = connect();
