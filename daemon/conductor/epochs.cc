@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "daemon/control/foreign_json.h"
+#include "daemon/lane/group_bytes.h"
 #include "daemon/membership/group_proofs.h"
 #include "daemon/membership/hmac.h"
 
@@ -133,11 +134,19 @@ void Epochs::refuse(JoinSet& set, std::int64_t epoch, const Error& why) {
 }
 
 bool Epochs::admit(JoinSet& set, const MemberList& list) {
-  const std::string problem = partners_.quotas.link_problem(set, list);
+  std::string problem = partners_.quotas.link_problem(set, list);
+  if (problem.empty()) {
+    problem = partners_.quotas.group_problem(set, memory_of(setup_of(set, list)));
+  }
   if (problem.empty()) return true;
   ++outlets_.counters->quota_refusals;
   refuse(set, list.epoch, {Errc::quota_exceeded, problem});
   return false;
+}
+
+std::uint64_t Epochs::memory_of(const GroupSetup& setup) {
+  const GroupBytes bytes = group_bytes(setup.shape);
+  return setup.shape.lanes * (bytes.tables + bytes.small_ops);
 }
 
 // ---- An epoch begins ----------------------------------------------------------------------------
@@ -216,6 +225,7 @@ void Epochs::begin(JoinSet& set, const MemberList& list) {
   group->eager_bytes = setup.shape.eager_bytes;
   group->max_ops = setup.shape.max_ops_in_flight;
   group->lossy_min_bytes = setup.lossy_min_bytes;
+  group->memory_bytes = memory_of(setup);
   group->seed = setup.seed;
   group->ranks_of_node = setup.shape.ranks;
   for (const net::Endpoint& endpoint : setup.endpoints) {

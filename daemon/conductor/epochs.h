@@ -51,6 +51,7 @@ class Epochs {
   void refuse(JoinSet& set, std::int64_t epoch, const Error& why);
   // False if the epoch would take too much: then this node's ranks and the coordinator know.
   bool admit(JoinSet& set, const MemberList& list);
+  static std::uint64_t memory_of(const GroupSetup& setup);
   void begin(JoinSet& set, const MemberList& list);
   GroupSetup setup_of(const JoinSet& set, const MemberList& list) const;
   void add_ranks(MemberGroup& group, JoinSet& set, GroupSetup& setup) const;

@@ -261,6 +261,12 @@ std::string Quotas::link_problem(const JoinSet& set, const MemberList& list) con
   return "";
 }
 
+// The first rank of this node pays, as for the codec state.
+std::string Quotas::group_problem(const JoinSet& set, std::uint64_t bytes) const {
+  const std::string problem = memory_problem(set.ranks.begin()->second.user, bytes);
+  return problem.empty() ? problem : "what the daemon keeps of the group: " + problem;
+}
+
 // ---- Tensors
 
 // Those of a group count for each of its users.
@@ -315,6 +321,9 @@ std::uint64_t Quotas::memory_of(std::uint32_t user) const {
   for (const auto& [id, client] : counted_.clients.all()) {
     if (is_of(user, client->credentials.uid)) bytes += client->memory_bytes();
   }
+  for (const auto& [number, group] : counted_.groups.all()) {
+    if (is_of(user, group->account)) bytes += group->memory_bytes;
+  }
   return bytes;
 }
 
@@ -324,7 +333,9 @@ std::string Quotas::memory_problem(std::uint32_t user, std::uint64_t bytes) cons
   if (most == 0) return "";
   std::uint64_t taken = settings_.own_bytes + counted_.disposal.bytes() + counted_.kept.bytes();
   for (const auto& [id, client] : counted_.clients.all()) taken += client->memory_bytes();
-  for (const auto& [number, group] : counted_.groups.all()) taken += group->tensors.state_bytes();
+  for (const auto& [number, group] : counted_.groups.all()) {
+    taken += group->tensors.state_bytes() + group->memory_bytes;
+  }
   const std::uint64_t left = most - std::min(most, taken);
   if (bytes > left) {
     return std::to_string(bytes) + " bytes more beside " + std::to_string(taken) + " exceed " +

@@ -192,8 +192,8 @@ inline constexpr Setting kJobSettings[] = {
      .field = &Config::max_memory_bytes,
      .range = {.max = 1'024 * kTiB},
      .reloadable = true,
-     .help = "Arenas and codec state of all users, with the daemon's own memory. 0: the unit's "
-             "`MemoryMax`, or else what the machine has."},
+     .help = "Arenas, codec state and groups of all users, with the daemon's own memory. 0: the "
+             "unit's `MemoryMax`, or else what the machine has."},
     {.section = "limits",
      .name = "max_arena_bytes",
      .kind = SettingKind::size,

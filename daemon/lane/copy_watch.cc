@@ -19,7 +19,7 @@ constexpr std::uint64_t kBellBytes = 512 << 10;
 void CopyWatch::begin(const Rank& who, const shm::SubmitEntry& entry, const LaneClient& client) {
   if ((entry.flags & shm::kEntryHasProgress) == 0) return;
   const OpId op = who.op;
-  OpRank& rank = core_.lane_ops().ranks(op)[who.local_rank];
+  OpRank& rank = core_.lane_ops().begun_ranks(op)[who.local_rank];
   rank.copy = RankCopy{};
   rank.copy.client = client.memory;
   rank.copy.progress = {client.arena.base + entry.progress_offset,
@@ -61,15 +61,15 @@ bool CopyWatch::has_ended(const Rank& one) const noexcept {
 void CopyWatch::begin_next(std::uint32_t local_rank) noexcept {
   for (const Rank& one : arriving_) {
     if (one.local_rank != local_rank || is_over(one.op)) continue;
-    RankCopy& copy = core_.lane_ops().ranks(one.op)[local_rank].copy;
+    RankCopy& copy = core_.lane_ops().begun_ranks(one.op)[local_rank].copy;
     if (copy.input_bytes == 0) copy.moved_ns = core_.now_ns();
   }
 }
 
 bool CopyWatch::look_at(OpId op, std::uint32_t local_rank) {
-  const OpRank& rank = core_.lane_ops().ranks(op)[local_rank];
+  OpRank& rank = core_.lane_ops().begun_ranks(op)[local_rank];
   if (rank.has_input()) return false;
-  RankCopy& copy = core_.lane_ops().ranks(op)[local_rank].copy;
+  RankCopy& copy = rank.copy;
   const std::uint64_t bytes = copy.progress.input_bytes();
   if (bytes == copy.input_bytes) return false;
   if (bytes < copy.input_bytes || bytes > rank.input.bytes) {
@@ -148,7 +148,7 @@ void CopyWatch::on_block(const BlockRequest& request, const BlockCompletion& com
 void CopyWatch::deliver(OpId op, const plan::Range& elements,
                         std::span<LaneClient* const> clients) noexcept {
   const std::size_t element = core_.bytes(op, 1);
-  const auto ranks = core_.lane_ops().ranks(op);
+  const auto ranks = core_.lane_ops().begun_ranks(op);
   for (std::size_t i = 0; i < ranks.size(); ++i) {
     RankCopy& copy = ranks[i].copy;
     const bool listed = copy.progress.exists() && copy.records < copy.progress.shape().records &&

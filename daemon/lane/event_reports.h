@@ -33,13 +33,13 @@ class EventReports {
   // False: left out while the conductor is behind. The counters have it.
   template <typename What>
   bool report_for_log(const What& what) {
-    if (!has_room()) return false;
+    if (!has_room_for_more()) return false;
     report(what);
     return true;
   }
   // Dropped, and counted, while the conductor is behind.
   void record(const event::OpEnded& ended, LaneCounters& counters) {
-    if (!has_room()) {
+    if (!has_room_for_more()) {
       bump(counters.dropped_records, std::uint64_t{1});
       return;
     }
@@ -57,6 +57,8 @@ class EventReports {
   static constexpr std::uint64_t kTunerWakeNs = 1'000'000'000;
   static constexpr std::uint64_t kSurpriseNs = 2'000'000;
 
+  // What may be left out never takes the room without which the lane would stand still.
+  bool has_room_for_more() const noexcept { return ring_->write_available() > kReserve; }
   template <typename What>
   void push(const What& what) {
     TERN_CHECK(ring_->push(Event{lane_, what}));

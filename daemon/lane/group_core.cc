@@ -13,7 +13,8 @@ GroupCore::GroupCore(GroupSetup setup, MemoryOwner& owner)
     : setup_(std::move(setup)),
       owner_(owner),
       ops_(setup_.shape),
-      lane_ops_(ops_.table().slots(), static_cast<std::uint32_t>(setup_.local_clients.size())),
+      lane_ops_(ops_.table().slots(), static_cast<std::uint32_t>(setup_.local_clients.size()),
+                setup_.shape.max_ops_in_flight),
       peers_(ops_.nodes(), nullptr),
       renewed_features_(ops_.nodes(), 0) {}
 
@@ -159,17 +160,6 @@ void GroupCore::tell_submitted(const collective::Action& action) {
     peer->link->send_copy(head, std::as_bytes(std::span(&body, 1)));
   }
   ops_.done(action);
-}
-
-bool GroupCore::uses(const Region& region) const noexcept {
-  for (collective::OpId op = 0; op < ops_.table().slots(); ++op) {
-    if (!ops_.table().in_use(op)) continue;
-    for (const OpRank& rank : lane_ops_.ranks(op)) {
-      const bool names = rank.input.region == &region || rank.output.region == &region;
-      if (names && rank.present && !rank.told) return true;
-    }
-  }
-  return false;
 }
 
 }  // namespace tern::daemon

@@ -90,8 +90,6 @@ class GroupCore {
   // ---- Frames that borrow or fill the memory of an op's ranks ----
   MemoryOwner& memory_owner() const noexcept { return owner_; }
   void pin(collective::OpId op) noexcept { ++lane_ops_[op].pins; }
-  // Whether an op in flight has memory of its ranks there.
-  bool uses(const Region& region) const noexcept;
   // True: nothing borrows it any more, and it waits for that to end.
   bool unpin(collective::OpId op) noexcept;
 

@@ -99,6 +99,21 @@ void JobSharing::bind_links_of_one(const std::vector<std::unique_ptr<LanePeer>>&
   }
 }
 
+// A job may have thousands of links, and each asks.
+void JobSharing::sort_round_trips(const std::vector<std::unique_ptr<LanePeer>>& peers) {
+  round_trips_.clear();
+  for (const auto& peer : peers) {
+    if (peer->round_trip_ns != 0) round_trips_.emplace_back(peer->id, peer->round_trip_ns);
+  }
+  std::sort(round_trips_.begin(), round_trips_.end());
+}
+
+std::uint64_t JobSharing::round_trip_to(const wire::NodeId& node) const {
+  const auto shortest =
+      std::lower_bound(round_trips_.begin(), round_trips_.end(), std::pair{node, std::uint64_t{0}});
+  return shortest == round_trips_.end() || shortest->first != node ? 0 : shortest->second;
+}
+
 void JobSharing::bind_links(const std::vector<LaneGroup*>& groups, LaneLinks& links,
                             std::uint64_t now_ns) {
   auto& peers = links.all();
@@ -133,15 +148,7 @@ void JobSharing::bind_links(const std::vector<LaneGroup*>& groups, LaneLinks& li
     if (!LaneShare::is_light(job->under_way)) filling.add(job->weighed());
     if (LaneLoad::is_active(*job, now_ns)) least_part = std::min(least_part, load_.part(*job));
   }
-  // A link that was opened while others filled the path has never seen it empty.
-  const auto round_trip_to = [&peers](const wire::NodeId& node) {
-    std::uint64_t shortest = 0;
-    for (const auto& peer : peers) {
-      if (peer->id != node || peer->round_trip_ns == 0) continue;
-      shortest = shortest == 0 ? peer->round_trip_ns : std::min(shortest, peer->round_trip_ns);
-    }
-    return shortest;
-  };
+  sort_round_trips(peers);
   for_links([&](const LaneJob& job, LanePeer& peer) {
     if (LaneShare::is_light(job.backlog)) {
       return peer.link->bound_queue(fan_out_.bound(fanned, peer.round_trip_ns));

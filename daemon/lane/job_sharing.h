@@ -6,6 +6,7 @@
 #include <array>
 #include <cstdint>
 #include <memory>
+#include <utility>
 #include <vector>
 
 #include "daemon/lane/fan_out.h"
@@ -44,6 +45,10 @@ class JobSharing {
   std::size_t fanned_out(const std::vector<std::unique_ptr<LanePeer>>& peers, bool looks,
                          std::uint64_t now_ns);
   void bind_links_of_one(const std::vector<std::unique_ptr<LanePeer>>& peers, std::uint64_t now_ns);
+  void sort_round_trips(const std::vector<std::unique_ptr<LanePeer>>& peers);
+  // The shortest of the links to a node: one that was opened while others filled the path has never
+  // seen it empty. 0: of none known.
+  std::uint64_t round_trip_to(const wire::NodeId& node) const;
 
   std::uint32_t lane_;
   std::vector<std::unique_ptr<LaneJob>> jobs_;
@@ -56,6 +61,7 @@ class JobSharing {
   bool links_bound_ = false;   // some may be
   std::ptrdiff_t open_links_ = 0;
   FanOut fan_out_;
+  std::vector<std::pair<wire::NodeId, std::uint64_t>> round_trips_;  // of the last look, in order
 };
 
 }  // namespace tern::daemon

@@ -144,8 +144,12 @@ int Lane::drain_clients() {
     if (static_cast<std::size_t>(ran) < older) return work;
     // A corrupt ring has no size; taking from it says so to the conductor.
     if (client.submissions.corrupt()) clients.take_entry(client, *this);
-    while (client.taken < until && clients.take_entry(client, *this)) ++work;
-    if (slice->is_over()) {
+    bool over = false;
+    while (!over && client.taken < until && clients.take_entry(client, *this)) {
+      ++work;
+      over = slice->is_over();
+    }
+    if (over) {
       first_client_ = (first_client_ + i + 1) % clients.size();
       return work;
     }
@@ -317,10 +321,7 @@ int Lane::settle(std::uint64_t now_ns) {
     resources_.clients.drop(*client);
     ++work;
   }
-  work += resources_.clients.drop_regions([this](const Region& region) {
-    return std::any_of(groups_.begin(), groups_.end(),
-                       [&](LaneGroup* group) { return group->core().uses(region); });
-  });
+  work += resources_.clients.drop_regions();
   work += links_.settle(now_ns);
   sharing_.settle();
   if (idle_pages_.touched()) drop_idle_pages(now_ns);

@@ -79,6 +79,25 @@ void LaneClients::run(const command::DropRegion& drop) {
   }
 }
 
+int LaneClients::drop_regions() {
+  int dropped = 0;
+  for (std::size_t i = 0; i < clients_.size() && regions_to_drop_ != 0; ++i) {
+    LaneClient& client = *clients_[i];
+    std::erase_if(client.regions, [&](const auto& region) {
+      const bool entries_wait = !client.dropping && client.taken < region->entries_end;
+      if (dropped == kRegionsPerTurn || !region->is_dropping() || entries_wait ||
+          region->bytes.uses != 0) {
+        return false;
+      }
+      let_go(*region);
+      reports_.report(event::RegionDropped{client.memory->id, region->memory->id});
+      ++dropped;
+      return true;
+    });
+  }
+  return dropped;
+}
+
 void LaneClients::let_go(const LaneRegion& region) {
   if (region.is_dropping()) --regions_to_drop_;
   surroundings_.transport.forget_memory(memory_of(region.bytes));

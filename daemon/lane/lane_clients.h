@@ -94,25 +94,7 @@ class LaneClients {
   void run(const command::DropRegion& drop);
   // Drops the regions that the conductor wants back and nobody uses; tells it. How many, and no more
   // in one turn than reports have room for.
-  template <typename IsUsed>
-  int drop_regions(IsUsed is_used) {
-    int dropped = 0;
-    for (std::size_t i = 0; i < clients_.size() && regions_to_drop_ != 0; ++i) {
-      LaneClient& client = *clients_[i];
-      std::erase_if(client.regions, [&](const auto& region) {
-        const bool entries_wait = !client.dropping && client.taken < region->entries_end;
-        if (dropped == kRegionsPerTurn || !region->is_dropping() || entries_wait ||
-            is_used(region->bytes)) {
-          return false;
-        }
-        let_go(*region);
-        reports_.report(event::RegionDropped{client.memory->id, region->memory->id});
-        ++dropped;
-        return true;
-      });
-    }
-    return dropped;
-  }
+  int drop_regions();
   LaneClient* find(std::uint64_t id) noexcept;
   std::size_t size() const noexcept { return clients_.size(); }
   LaneClient& operator[](std::size_t index) noexcept { return *clients_[index]; }

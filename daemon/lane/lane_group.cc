@@ -159,7 +159,7 @@ void LaneGroup::submit(LaneClient& client, const shm::SubmitEntry& entry) {
   const std::size_t element = dtype_bytes(static_cast<DType>(entry.dtype));
   const plan::Extents& extents = admitted.checked.extents;
   const shm::BlockSlots* const slots = admitted.op.slots();
-  OpRank& slot = core_.lane_ops().ranks(op)[local_rank];
+  OpRank& slot = core_.lane_ops().begun_ranks(op)[local_rank];
   slot.ticket = entry.ticket;
   slot.extents = extents;
   slot.input = {input, entry.input_offset,
@@ -172,6 +172,7 @@ void LaneGroup::submit(LaneClient& client, const shm::SubmitEntry& entry) {
   slot.told = false;
   copies_.begin({op, local_rank}, entry, client);
   ++client.uses;
+  slot.hold_regions();
 }
 
 void LaneGroup::cancel(const LaneClient& client, const shm::SubmitEntry& entry) {
@@ -408,13 +409,14 @@ void LaneGroup::tell_end(OpId op) {
                                 ended.failed ? ended.text : verdict.text, core_.now_ns()};
   LaneOp& data = core_.lane_op(op);
   ledger_.count(op, ending);
-  const auto ranks = core_.lane_ops().ranks(op);
+  const auto ranks = core_.lane_ops().begun_ranks(op);
   for (std::size_t i = 0; i < ranks.size(); ++i) {
     OpRank& rank = ranks[i];
     if (!rank.present || rank.told) continue;
     rank.told = true;
     if (clients_[i] == nullptr) continue;
     --clients_[i]->uses;
+    rank.let_regions_go();
     core_.resources().clients.tell(
         *clients_[i],
         {rank.ticket, ending.code, ending.text, data.bytes_sent, 0, 0, tuning_.next_by_client(op)});

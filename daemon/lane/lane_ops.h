@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "codec/recipe.h"
+#include "collective/op_rows.h"
 #include "collective/slots.h"
 #include "daemon/lane/lane_exchange.h"
 #include "daemon/lane/operand.h"
@@ -61,6 +62,16 @@ struct OpRank {
   bool present = false;
   bool told = false;
   RankCopy copy;
+
+  // Regions that are wanted back stay from one call to the other.
+  void hold_regions() const noexcept {
+    if (!input.empty()) ++input.region->uses;
+    if (!output.empty()) ++output.region->uses;
+  }
+  void let_regions_go() const noexcept {
+    if (!input.empty()) --input.region->uses;
+    if (!output.empty()) --output.region->uses;
+  }
 
   // All of it.
   bool has_input() const noexcept {
@@ -126,18 +137,20 @@ struct LaneOp {
 
 class LaneOps {
  public:
-  LaneOps(std::uint32_t slots, std::uint32_t local_ranks)
-      : local_ranks_(local_ranks), ops_(slots), ranks_(std::size_t{slots} * local_ranks) {}
+  // `rows`: of ops that ranks of this node may have submitted, so many have room from the beginning.
+  LaneOps(std::uint32_t slots, std::uint32_t local_ranks, std::uint32_t rows)
+      : ops_(slots), ranks_(slots, local_ranks, rows), nobody_(local_ranks) {}
 
   std::uint32_t slots() const noexcept { return static_cast<std::uint32_t>(ops_.size()); }
   LaneOp& operator[](collective::OpId op) noexcept { return ops_[op]; }
   const LaneOp& operator[](collective::OpId op) const noexcept { return ops_[op]; }
-  std::span<OpRank> ranks(collective::OpId op) noexcept {
-    return {&ranks_[std::size_t{op} * local_ranks_], local_ranks_};
-  }
+  // Valid until another op begins.
   std::span<const OpRank> ranks(collective::OpId op) const noexcept {
-    return {&ranks_[std::size_t{op} * local_ranks_], local_ranks_};
+    const std::span<const OpRank> ranks = ranks_.read(op);
+    return ranks.empty() ? std::span<const OpRank>(nobody_) : ranks;
   }
+  // REQUIRES: it has begun.
+  std::span<OpRank> begun_ranks(collective::OpId op) { return ranks_.write(op); }
   // Lanes that have a chunk of what any rank submitted, as bits.
   std::uint32_t lanes(collective::OpId op) const noexcept {
     std::uint32_t lanes = 0;
@@ -154,21 +167,21 @@ class LaneOps {
   }
 
   // The first rank has submitted the op. A frame that came before may have pinned it.
-  void begin(collective::OpId op, const LaneOp& begun) noexcept {
+  void begin(collective::OpId op, const LaneOp& begun) {
     const std::uint32_t pins = ops_[op].pins;
     ops_[op] = begun;
     ops_[op].pins = pins;
-    for (OpRank& rank : ranks(op)) rank = OpRank{};
+    for (OpRank& rank : ranks_.write(op)) rank = OpRank{};
   }
   void clear(collective::OpId op) noexcept {
     ops_[op] = LaneOp{};
-    for (OpRank& rank : ranks(op)) rank = OpRank{};
+    ranks_.clear(op);
   }
 
  private:
-  std::uint32_t local_ranks_;
   std::vector<LaneOp> ops_;
-  std::vector<OpRank> ranks_;  // op slot x local rank
+  collective::OpRows<OpRank> ranks_;  // by local rank
+  std::vector<OpRank> nobody_;        // the ranks of an op that none has submitted
 };
 
 }  // namespace tern::daemon

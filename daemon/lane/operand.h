@@ -21,6 +21,8 @@ struct Region {
   std::byte* base = nullptr;
   std::size_t bytes = 0;
   Space space = Space::host;
+  // (op, rank) pairs that refer to it; for its lane alone.
+  mutable std::uint32_t uses = 0;
 };
 
 // A piece of a region. Owned by: whoever owns the region.

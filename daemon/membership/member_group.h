@@ -126,7 +126,8 @@ struct MemberGroup {
   std::uint32_t lane_count = 1;
   std::uint64_t last_common_op = 0;
   std::uint64_t chunk_bytes = 0, eager_bytes = 0, max_ops = 0, lossy_min_bytes = 0;
-  std::uint64_t seed = 0;  // of all random draws of recipes
+  std::uint64_t memory_bytes = 0;  // beside codec state, for the account
+  std::uint64_t seed = 0;          // of all random draws of recipes
   shm::CutVersion cut = shm::CutVersion::full;
   collective::EagerForm eager_form = collective::EagerForm::elements;
   std::vector<std::string> addresses;  // of the nodes

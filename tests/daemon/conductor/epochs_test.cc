@@ -1,5 +1,6 @@
 #include "daemon/conductor/epochs.h"
 
+#include "daemon/lane/group_bytes.h"
 #include "daemon/membership/group_proofs.h"
 #include "part_rig.h"
 #include "tests/daemon/service/log_lines.h"
@@ -185,6 +186,21 @@ TEST_F(EpochsTest, TooManyLinksAreAQuotaOfThisNode) {
   EXPECT_TRUE(epochs_.on_message(kSelf, members(body())));
   EXPECT_EQ(refusal(), Errc::quota_exceeded);
   EXPECT_EQ(counters_->quota_refusals, 1u);
+}
+
+// A list of members may name many nodes that nobody has seen.
+TEST_F(EpochsTest, WhatIsKeptOfAGroupIsItsUsersMemory) {
+  settings_.limits.max_memory_bytes = 100'000;
+  EXPECT_TRUE(epochs_.on_message(kSelf, members(body())));
+  EXPECT_EQ(refusal(), Errc::quota_exceeded);
+  EXPECT_TRUE(groups_.all().empty());
+}
+
+TEST_F(EpochsTest, AGroupKnowsWhatIsKeptOfIt) {
+  epochs_.on_message(kSelf, members(body()));
+  const MemberGroup& group = *groups_.all().begin()->second;
+  const GroupBytes of_lane = group_bytes(group.lanes[0]->setup().shape);
+  EXPECT_EQ(group.memory_bytes, group.lanes.size() * (of_lane.tables + of_lane.small_ops));
 }
 
 TEST_F(EpochsTest, StartAndEndAreTheCoordinatorsToSay) {

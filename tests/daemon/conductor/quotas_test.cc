@@ -243,6 +243,21 @@ TEST_F(QuotasTest, ArenasAndStatesOfAllStayWithinTheDaemonsMemory) {
   EXPECT_EQ(quotas_.hello_problem(*clients_.find(3), 200'001), "") << "no bound";
 }
 
+TEST_F(QuotasTest, WhatIsKeptOfGroupsIsTheirUsersMemory) {
+  settings_.limits.max_memory_bytes = 1'600'000;
+  JoinSet set;
+  set.id = *mint_group_id("here", 7000);
+  set.ranks[0].user = kAlice;
+  EXPECT_EQ(quotas_.group_problem(set, 1'200'000), "");
+  EXPECT_TRUE(has(quotas_.group_problem(set, 1'200'001), "what the daemon keeps of the group: "));
+  greet(connect(1, kAlice), 100'000);
+  add_group({1}).memory_bytes = 1'000'000;
+  EXPECT_EQ(quotas_.group_problem(set, 100'000), "");
+  EXPECT_NE(quotas_.group_problem(set, 100'001), "");
+  EXPECT_EQ(quotas_.hello_problem(connect(2, kBob), 375'000), "") << "three quarters of the rest";
+  EXPECT_NE(quotas_.hello_problem(*clients_.find(2), 375'001), "");
+}
+
 TEST_F(QuotasTest, WhoTakesAllMemoryThatHeCanLeavesSomeToOthers) {
   settings_.limits.max_memory_bytes = 1'600'000;
   settings_.limits.max_state_bytes = 1'600'000;

@@ -66,7 +66,7 @@ class BlockPathTest : public ::testing::Test, protected BlockSink {
   }
 
   collective::GroupOps ops{shape()};
-  LaneOps lane_ops{ops.table().slots(), 2};
+  LaneOps lane_ops{ops.table().slots(), 2, 4};
   EagerInputs eager{shape(), ops.table().slots()};
   BlockCodec codec{ops, lane_ops, eager, {}};
   HeldExecutor held;
@@ -150,7 +150,7 @@ TEST_F(BlockPathTest, TheProcessorCarriesARequestOutWithinSubmit) {
   const Region inputs[] = {region_of(first), region_of(second)};
   const Region room = region_of(block);
   for (std::size_t rank = 0; rank < 2; ++rank) {
-    OpRank& slot = lane_ops.ranks(op)[rank];
+    OpRank& slot = lane_ops.begun_ranks(op)[rank];
     slot.extents = {{0, 3}, {0, 3}};
     slot.input = {&inputs[rank], 0, inputs[rank].bytes};
     slot.present = true;

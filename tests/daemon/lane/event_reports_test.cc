@@ -48,6 +48,16 @@ TEST(EventReports, TheTunerIsWokenSoonerForASurprise) {
   EXPECT_FALSE(reports.take_urgent());
 }
 
+// Else whoever ends enough operations while the conductor is busy would stop the lane.
+TEST(EventReports, RecordsAndLinesLeaveTheRoomWithoutWhichTheLaneStandsStill) {
+  EventReports reports(0);
+  LaneCounters counters;
+  while (counters.dropped_records.load() == 0) reports.record(well(1, false, false), counters);
+  EXPECT_TRUE(reports.has_room());
+  EXPECT_FALSE(reports.report_for_log(event::PeerRefused{}));
+  EXPECT_TRUE(reports.has_room());
+}
+
 TEST(EventReports, WhileTheConductorIsBehindRecordsAndLinesAreLeftOut) {
   EventReports reports(0);
   LaneCounters counters;

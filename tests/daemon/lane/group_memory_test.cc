@@ -8,6 +8,7 @@
 #include <memory>
 #include <new>
 
+#include "daemon/lane/group_bytes.h"
 #include "daemon/lane/lane_group.h"
 
 namespace {
@@ -76,7 +77,28 @@ TEST(GroupMemory, IsWhatThePageSays) {
   }
   // Twice the nodes, at most twice the bytes: nothing grows with the square of the nodes.
   for (std::size_t i = 1; i < bytes.size(); ++i) EXPECT_LE(bytes[i], 2 * bytes[i - 1]);
-  EXPECT_LT(bytes[3], std::uint64_t{9'450'000});
+  EXPECT_LT(bytes[3], std::uint64_t{8'150'000});
+}
+
+// The account of a group's user pays for what it takes, and not for much more.
+TEST(GroupMemory, IsWhatItsUserIsChargedFor) {
+  for (const std::uint32_t nodes : {1u, 2u, 8u, 64u}) {
+    for (const std::uint32_t ranks : {1u, 8u, 64u}) {
+      if (nodes * ranks > 1024) continue;
+      SCOPED_TRACE(testing::Message() << nodes << " nodes of " << ranks << " ranks");
+      const std::uint64_t taken = bytes_of_group(nodes, ranks);
+      const std::uint64_t charged = group_bytes(setup_of(nodes, ranks).shape).tables;
+      EXPECT_GE(charged, taken);
+      EXPECT_LE(charged, 2 * taken);
+    }
+  }
+}
+
+// What is kept of each rank is kept of ops that ranks of this node have submitted.
+TEST(GroupMemory, GrowsLittleWithTheRanksOfANode) {
+  const std::uint64_t bytes = bytes_of_group(64, 64), of_one_each = bytes_of_group(64, 1);
+  std::printf("64 nodes of 64 ranks: %llu bytes\n", static_cast<unsigned long long>(bytes));
+  EXPECT_LT(bytes, 2 * of_one_each);
 }
 
 TEST(GroupMemory, EndsWithTheGroup) {

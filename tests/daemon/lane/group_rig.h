@@ -173,7 +173,7 @@ struct Node final : MemoryOwner, BlockSink, FrameSink, net::AcceptorSink {
       }
       const std::size_t bytes = spec.count * dtype_bytes(spec.dtype);
       const auto hold = [&] { return memory.emplace_back(bytes).operand(); };
-      OpRank& data = core.lane_ops().ranks(op)[rank];
+      OpRank& data = core.lane_ops().begun_ranks(op)[rank];
       plan::Shape shape;
       shape.count = spec.count;
       shape.root = spec.root;
@@ -212,7 +212,7 @@ struct Node final : MemoryOwner, BlockSink, FrameSink, net::AcceptorSink {
     hear_all(spec);
     return op;
   }
-  OpRank& rank(OpId op, std::uint32_t index = 0) { return core.lane_ops().ranks(op)[index]; }
+  OpRank& rank(OpId op, std::uint32_t index = 0) { return core.lane_ops().begun_ranks(op)[index]; }
   template <typename T>
   void give(OpId op, const std::vector<T>& values, std::uint32_t index = 0) {
     const auto input = host_bytes(rank(op, index).input);

@@ -249,6 +249,31 @@ TEST_F(SmallPorts, AreNotFilledByJobsTogether) {
   EXPECT_EQ(carrier(0).record_bytes, FanOut(kPort).bound(links, 0).record_bytes);
 }
 
+// One that was opened while others filled the path has never seen it empty.
+TEST_F(JobSharingTest, ALinkGoesByTheShortestRoundTripToItsNode) {
+  LaneGroup& heavy = add_group(1, 1);
+  LaneGroup& light = add_group(2, 1);
+  begin_op(heavy);
+  begin_op(light);
+  for (int look = 0; look < 100; ++look, now_ns += LaneShare::kLookNs) {
+    flood(heavy);
+    lanes.pump();
+    round();
+  }
+  flood(heavy);
+  const auto bound_of_heavy = [&](std::uint64_t own_ns, std::uint64_t others_ns) {
+    carrier(0).rate.round_trip_ns = own_ns;
+    carrier(1).rate.round_trip_ns = others_ns;
+    now_ns += LaneShare::kLookNs;
+    round();
+    return carrier(0).bound.value_or(0);
+  };
+  const auto slow = bound_of_heavy(20'000'000, 0);
+  const auto by_the_other = bound_of_heavy(20'000'000, 200'000);
+  EXPECT_LT(by_the_other, slow);
+  EXPECT_EQ(bound_of_heavy(200'000, 20'000'000), by_the_other);
+}
+
 // By its own round trip, whatever that of the others is.
 TEST_F(JobSharingTest, ALinkToAFarNodeHasWhatItsPathHolds) {
   begin_op(add_group(1, 1, 3));

@@ -169,9 +169,7 @@ class RegionsOfAClient : public LaneClientsTest {
       clients.run(command::AddRegion{alice.memory.id, regions.back().get()});
     }
   }
-  int drop_unused() {
-    return clients.drop_regions([](const Region&) { return false; });
-  }
+  int drop_unused() { return clients.drop_regions(); }
 
   std::vector<std::unique_ptr<RegionMemory>> regions;
 };
@@ -184,6 +182,20 @@ TEST_F(RegionsOfAClient, GoWithItInOneReport) {
   EXPECT_EQ(take_events<event::RegionDropped>(reports).size(), 0u);
   EXPECT_EQ(transport.remembered.size(), 1u) << "bob's arena";
   EXPECT_EQ(drop_unused(), 0);
+}
+
+TEST_F(RegionsOfAClient, AreKeptWhileAnOpRefersToThem) {
+  add_regions(2);
+  const Region* const used = lane_client(alice).region(1);
+  used->uses = 2;
+  for (const std::uint32_t region : {1u, 2u}) {
+    clients.run(command::DropRegion{alice.memory.id, region});
+  }
+  EXPECT_EQ(drop_unused(), 1);
+  EXPECT_EQ(take_events<event::RegionDropped>(reports).at(0).region, 2u);
+  used->uses = 0;
+  EXPECT_EQ(drop_unused(), 1);
+  EXPECT_EQ(take_events<event::RegionDropped>(reports).at(0).region, 1u);
 }
 
 TEST_F(RegionsOfAClient, AreFreedSoManyInATurn) {

@@ -15,11 +15,13 @@ namespace {
 
 using lane_test::TestClient;
 
-// Every look at it takes a tenth of a millisecond: a command costs one, and a refused entry too.
+// Every look at it takes a tenth of a millisecond, or what a test says: a command costs one, and a
+// refused entry two.
 class LookingTakesTime final : public Clock {
  public:
   static constexpr std::uint64_t kLookNs = 100'000;
-  std::uint64_t now_ns() const noexcept override { return now_ns_ += kLookNs; }
+  std::uint64_t now_ns() const noexcept override { return now_ns_ += look_ns; }
+  std::uint64_t look_ns = kLookNs;
 
  private:
   mutable std::uint64_t now_ns_ = 1'000'000'000;
@@ -57,15 +59,25 @@ class LaneTurns : public ::testing::Test {
 
 TEST_F(LaneTurns, GiveEntriesATimeAndThoseLeftComeFirst) {
   for (TestClient* client : {&alice_, &bob_, &carol_}) add(*client);
-  for (TestClient* client : {&alice_, &bob_, &carol_}) fill(*client, std::uint64_t{3} * 32);
+  for (TestClient* client : {&alice_, &bob_, &carol_}) fill(*client, 30);
   for (int round = 0; round < 3; ++round) {
-    // Thirty-two of a client take more than two milliseconds: the others' are for the next turn.
+    // Ten of a client take two milliseconds: what it has left, and the others', is for later turns.
     for (TestClient* client : {&alice_, &bob_, &carol_}) {
       do_work();
-      EXPECT_EQ(refused(*client), 32u) << "round " << round;
+      EXPECT_EQ(refused(*client), 10u) << "round " << round;
     }
   }
   EXPECT_EQ(refused(alice_) + refused(bob_) + refused(carol_), 0u);
+}
+
+TEST_F(LaneTurns, TakeSomeEntriesOfEachClient) {
+  for (TestClient* client : {&alice_, &bob_, &carol_}) add(*client);
+  for (TestClient* client : {&alice_, &bob_, &carol_}) fill(*client, 40);
+  clock_.look_ns = 1'000;
+  do_work();
+  for (TestClient* client : {&alice_, &bob_, &carol_}) EXPECT_EQ(refused(*client), 32u);
+  do_work();
+  for (TestClient* client : {&alice_, &bob_, &carol_}) EXPECT_EQ(refused(*client), 8u);
 }
 
 TEST_F(LaneTurns, GiveCommandsATimeAndEntriesWaitForThoseBeforeThem) {

@@ -29,7 +29,7 @@ class ReleasesTest : public ::testing::Test {
     LaneOp begun;
     begun.tensor = &tensor;
     core.lane_ops().begin(op, begun);
-    core.lane_ops().ranks(op)[0].present = true;
+    core.lane_ops().begun_ranks(op)[0].present = true;
     return op;
   }
   // As its failure is told.
@@ -106,7 +106,7 @@ TEST_F(ReleasesTest, ARankWaitsUntilItHasHeardOfItsOps) {
   releases.add_rank(0);
   EXPECT_EQ(settle(), 0);
   EXPECT_TRUE(forgotten.empty());
-  core.lane_ops().ranks(op)[0].told = true;
+  core.lane_ops().begun_ranks(op)[0].told = true;
   EXPECT_EQ(settle(), 1);
   EXPECT_EQ(forgotten, std::vector<std::uint32_t>{0});
   const auto released = lane_test::take_events<event::RankReleased>(reports());

@@ -33,7 +33,7 @@ class Rig {
  public:
   Rig(std::uint32_t nodes, const char* recipe, bool eager = false)
       : ops(shape_of(nodes)),
-        lane_ops(ops.table().slots(), 1),
+        lane_ops(ops.table().slots(), 1, 4),
         upkeep(ops, lane_ops),
         eager_(eager) {
     tensor.id = 8;  // an even one: lane 0 has the first round

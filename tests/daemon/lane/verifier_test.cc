@@ -31,7 +31,7 @@ class Node {
   explicit Node(const collective::GroupShape& its_shape)
       : shape(its_shape),
         ops(shape),
-        lane_ops(ops.table().slots(), shape.local_ranks()),
+        lane_ops(ops.table().slots(), shape.local_ranks(), 4),
         blocks(ops, lane_ops, {}),
         verifier(shape, 3, ops.table().slots()),
         outputs(shape.local_ranks(), std::vector<float>(kCount)) {
@@ -47,7 +47,7 @@ class Node {
       op = lane_test::submit(ops, {7, use}, lane_test::all_reduce_of(kCount), rank);
     }
     for (std::size_t i = 0; i < outputs.size(); ++i) {
-      lane_ops.ranks(op)[i].output = {&regions[i], 0, regions[i].bytes};
+      lane_ops.begun_ranks(op)[i].output = {&regions[i], 0, regions[i].bytes};
     }
     return op;
   }
