@@ -280,8 +280,8 @@ Status TensorRegistry::allocate(const Declaration& declaration, std::uint64_t fr
   if (!state.declared.compresses()) return {};
   const CodecState::Shape shape = codec_shape(declaration.group, state);
   const std::uint64_t bytes = CodecState::bytes_of(state.declared.recipe, shape);
-  const std::uint32_t user = declaration.client.credentials.uid;
-  if (std::string problem = partners_.quotas.state_problem(user, freed, bytes); !problem.empty()) {
+  const std::uint32_t user = declaration.group.uid_of_user;  // pays, whoever declares
+  if (auto problem = partners_.quotas.state_problem(user, freed, bytes); !problem.empty()) {
     return fail(Errc::quota_exceeded, std::move(problem));
   }
   if (!state.codec.allocate(state.declared.recipe, shape)) {

@@ -250,6 +250,15 @@ TEST_F(TensorRegistryTest, CodecStateIsChargedUntilTheTensorIsDropped) {
   EXPECT_EQ(declare(1, "u"), Errc::ok);
 }
 
+// Its group's account pays, whoever declares: else a rank of another user would have no limit.
+TEST_F(TensorRegistryTest, CodecStateOfAnotherUsersRankIsOfTheGroupsAccount) {
+  ASSERT_EQ(declare(1, "w"), Errc::ok);
+  settings_.limits.max_state_bytes = 2 * only().state->state_bytes();
+  clients_.find(2)->credentials.uid = kBob;
+  EXPECT_EQ(declare(2, "v"), Errc::ok);
+  EXPECT_EQ(declare(2, "u"), Errc::quota_exceeded);
+}
+
 // Each is small, and all together would take the conductor long.
 TEST_F(TensorRegistryTest, StatesOfAGroupThatEndsAreFreedByTheDisposalAndChargedMeanwhile) {
   std::latch begun(1), may_end(1);
