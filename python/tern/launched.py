@@ -144,7 +144,7 @@ def _meet(client: Client, found: Place, id_file: str | os.PathLike[str] | None,
     if found.size == 1 and not id_file:
         return Group(client, client.mint(), options, owns_client)
     path = _id_file(found) if id_file is None else pathlib.Path(id_file)
-    if found.launcher == "tern run":
+    if found.launcher == "tern run" and os.fspath(path) == os.environ.get(ID_FILE):
         # It has minted the id and will remove the file.
         group_id = read_private(path, "", deadline)
         options.timeout_ms = milliseconds(max(0.0, deadline - time.monotonic()))

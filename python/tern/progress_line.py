@@ -33,9 +33,9 @@ class Progress(Generic[_Item]):
         self._silent = group is not None and group.rank != 0
         self._steps = 0
         self._width = 0
-        self._begun = self._shown_at = time.monotonic()
+        self._begun = self._shown_at = self._before_at = time.monotonic()
         self._shown_steps = -1
-        self._before = self._totals()
+        self._before = self._totals()  # at _before_at, the last time that the daemon answered
 
     def update(self, steps: int = 1) -> None:
         """So many further steps are done. Shows the line if it is time."""
@@ -81,8 +81,10 @@ class Progress(Generic[_Item]):
         now, totals = time.monotonic(), self._totals()
         parts = [_steps(self._steps, self._total, now - self._begun)]
         if totals is not None:
-            parts += _traffic(totals - (self._before or Totals()), now - self._shown_at)
-        self._before, self._shown_at, self._shown_steps = totals, now, self._steps
+            if self._before is not None:
+                parts += _traffic(totals - self._before, now - self._before_at)
+            self._before, self._before_at = totals, now
+        self._shown_at, self._shown_steps = now, self._steps
         line = " | ".join(parts)
         if self._rewrites:
             # Blanks over what is left of a longer line: all that shows text understands them.

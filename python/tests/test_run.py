@@ -59,6 +59,19 @@ def test_ranks_meet_where_pytorch_does(job):
     assert (run.returncode, error, out.count("127.0.0.1")) == (0, "", 3)
 
 
+def test_a_program_with_a_file_of_its_own_meets_by_that(job):
+    (job.folder / "named.py").write_text(
+        "import sys, tern\n"
+        "with tern.init(id_file=sys.argv[1], timeout=30) as group:\n"
+        "    group.barrier().wait()\n"
+        "    print(group.size)\n")
+    file = job.folder / "own"
+    out, error = (run := job.start("--nproc", "2", "named.py", str(file))).communicate()
+    assert (run.returncode, error) == (0, "")
+    assert sorted(out.splitlines()) == ["[rank0]: 2", "[rank1]: 2"]
+    assert not file.exists()
+
+
 def test_two_jobs_at_once_do_not_notice_each_other(job):
     runs = [job.start("--nproc", "2", "program.py") for _ in range(2)]
     for run in runs:

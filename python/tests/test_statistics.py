@@ -206,6 +206,31 @@ def test_a_line_without_operations_or_daemon_does_not_stop_the_loop():
         list(tern.progress(file=file))
 
 
+def test_after_a_daemon_that_did_not_answer_the_line_tells_of_all_since_it_did(monkeypatch):
+    seconds = iter(range(100))
+    monkeypatch.setattr("tern.progress_line.time", SimpleNamespace(monotonic=lambda: next(seconds)))
+    sent = iter([None, 1000, 3000, None, 9000])
+
+    class Group:
+        rank = 0
+
+        def stats(self):
+            bytes_sent = next(sent)
+            if bytes_sent is None:
+                raise tern.DaemonLostError("it is busy")
+            return SimpleNamespace(total=tern.Totals(bytes_sent, bytes_sent, bytes_sent))
+
+    file = io.StringIO()
+    bar = tern.progress(group=Group(), every=0, file=file)
+    for _ in range(4):
+        bar.update()
+    lines = file.getvalue().splitlines()
+    bar.close()
+    # A line reads the clock twice: there are two seconds between them.
+    assert ["sent" in line for line in lines] == [False, True, False, True], lines
+    assert "1 kB/s sent" in lines[1] and "1.5 kB/s sent" in lines[3], lines
+
+
 def test_a_pipe_that_is_closed_does_not_stop_the_loop():
     source = ("import sys, tern\n"
               "for step in tern.progress(range(100), every=0, file=sys.stdout): pass\n"

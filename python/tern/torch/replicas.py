@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import hashlib
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -197,9 +197,11 @@ class ReplicatedCompression:
             self._streams = on_device.streams_of(values.device)
         return DeviceShards(bound, joined, self._streams, values, self._end)
 
-    def release(self, shards: Shards) -> None:
+    def release(self, shards: Shards, parameters: Iterable[str]) -> None:
         self._end.wait_for_all()
         shards.release()
+        for own in parameters:
+            self._tensors.pop(own, None)
 
     def _note(self, tensors: Mapping[str, Tensor | BoundTensor]) -> None:
         """They have what a checkpoint has of them from now on."""
@@ -260,7 +262,7 @@ class _Hook:
             if self._shards is not None and parameters != self._parameters:
                 _log.warning("compress: other parameters of the module %s are trained than before; "
                              "what its recipe owed is forgotten", self._own or "itself")
-                self._owner.release(self._shards)
+                self._owner.release(self._shards, self._parameters)
                 self._shards = None
             if self._shards is None:
                 self._shards, self._parameters = self._owner.shards(self._own, row), parameters

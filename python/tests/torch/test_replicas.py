@@ -162,6 +162,24 @@ def test_parameters_that_are_not_trained(two_nodes):
     run_ranks(two_nodes, 4, work)
 
 
+def test_parameters_that_are_frozen_later(two_nodes):
+    def work(rank):
+        mesh, replicas = meshes()
+        model, _ = models(mesh)
+        compressed = tern.torch.compress(model, recipe="int:bits=8", replicas=replicas)
+        backward(model, rank)
+        assert set(compressed.stats()) == LOSSY
+        dict(model.named_parameters())["0.down.weight"].requires_grad_(False)
+        model.zero_grad()
+        backward(model, rank)
+        left = LOSSY - {"0.down.weight"}
+        assert set(compressed.stats()) == left
+        assert set(compressed.state_dict()["parts"]) == left
+        assert compressed.ratio() > 1
+
+    run_ranks(two_nodes, 4, work)
+
+
 def test_programs_that_divide_gradients_have_sums(two_nodes):
     """As they have of PyTorch."""
     def work(rank):
