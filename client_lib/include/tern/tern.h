@@ -247,11 +247,12 @@ TERN_API tern_status tern_tensor_get_stats(tern_tensor* tensor, tern_tensor_stat
  * tern_tensor_import_state: replaces the state of the tensor. Import on every node, and begin no
  * operation before all nodes have imported (tern_barrier). If nodes and ranks are placed as they
  * were at the export, each node needs its own part only; further parts do no harm. In another
- * layout, error feedback needs the parts of all nodes and adds them up. What stays with its node
- * cannot move: the shifts of diana and ef21, and the state of operations other than all_reduce. It
- * gives TERN_ERR_STATE_MISMATCH, as does a part of another tensor, memory or operation. Values that
- * are not finite are refused. After a failed import the state may be neither the old nor the new
- * one: import again or release the tensor. */
+ * layout, error feedback needs the parts of all nodes and adds them up. Shifts of diana and ef21
+ * belong to their nodes and chunks and cannot move; neither can the state of an operation with
+ * counts to another number of ranks, nor that of a root to a group without this rank. They give
+ * TERN_ERR_STATE_MISMATCH, as does a part of another tensor, memory or operation. Values that are
+ * not finite are refused. After a failed import the state may be neither the old nor the new one:
+ * import again or release the tensor. */
 TERN_API tern_status tern_tensor_state_bytes(tern_tensor* tensor, uint64_t* bytes);
 TERN_API tern_status tern_tensor_export_state(tern_tensor* tensor, void* part, uint64_t capacity,
                                               uint64_t* bytes);
