@@ -190,8 +190,8 @@ TEST(Top, AnEpochAndItsSuccessorAreTwoRows) {
   failed["group_number"] = 1;
   json successor = tensor({"aa", "w", 8, 4e4, 1e4, 1, 3});
   successor["group_number"] = 2;
-  first.tensors = {failed};
-  later.tensors = {failed, successor};
+  first.tensors = json::array({failed});
+  later.tensors = json::array({failed, successor});
   const TopView& view = *find_top_view("tensors");
   const json rows = top_json(view, {first, later},
                              top_rows(view, {first, later}, {*column_of(view, "ops_s")}))["rows"];
