@@ -145,8 +145,7 @@ bool Epochs::admit(JoinSet& set, const MemberList& list) {
 }
 
 std::uint64_t Epochs::memory_of(const GroupSetup& setup) {
-  const GroupBytes bytes = group_bytes(setup.shape);
-  return setup.shape.lanes * (bytes.tables + bytes.small_ops);
+  return setup.shape.lanes * group_bytes(setup.shape);
 }
 
 // ---- An epoch begins ----------------------------------------------------------------------------

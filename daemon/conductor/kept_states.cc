@@ -11,9 +11,9 @@ std::string KeptStates::key_of(std::uint32_t user, const Origin& origin, const s
   return std::to_string(user) + "/" + origin.job + lineage + "/" + name;
 }
 
-std::uint64_t KeptStates::bytes_of(const std::string& key) const {
+std::uint64_t KeptStates::bytes_of(const std::string& key, std::uint32_t account) const {
   const auto found = kept_.find(key);
-  return found == kept_.end() ? 0 : found->second.bytes;
+  return found == kept_.end() || found->second.account != account ? 0 : found->second.bytes;
 }
 
 std::uint64_t KeptStates::bytes_of_user(std::uint32_t user) const {

@@ -30,8 +30,8 @@ class KeptStates {
   // Under which the state of a tensor is kept: of each user's job apart.
   static std::string key_of(std::uint32_t user, const Origin& origin, const std::string& name);
 
-  // What is kept under the key, in bytes; of all of one user; and of all.
-  std::uint64_t bytes_of(const std::string& key) const;
+  // What is kept under the key for the account, in bytes; of all of one user; and of all.
+  std::uint64_t bytes_of(const std::string& key, std::uint32_t account) const;
   std::uint64_t bytes_of_user(std::uint32_t user) const;
   std::uint64_t bytes() const;
 

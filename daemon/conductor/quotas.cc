@@ -21,6 +21,10 @@ constexpr std::size_t kWaitingRanksPerUser = 1024;
 // A user may have so many times the memory that is left to others: alone on a node three quarters,
 // the next user three quarters of the rest.
 constexpr std::uint64_t kPartsOfMemory = 3;
+// What lanes keep of all groups of a user: one part of the daemon's memory, or so much where it has
+// little.
+constexpr std::uint64_t kPartsForGroups = 8;
+constexpr std::uint64_t kLeastForGroups = std::uint64_t{64} << 20;
 
 // The kernel cuts the mapping of an arena or a region where its parts are guarded differently.
 constexpr std::uint64_t kMappingsOfEach = 3;
@@ -261,10 +265,23 @@ std::string Quotas::link_problem(const JoinSet& set, const MemberList& list) con
   return "";
 }
 
-// The first rank of this node pays, as for the codec state.
+// The first rank of this node pays, as for the codec state. It has a part of its own, whatever its
+// arenas take: who has filled these could join no group.
 std::string Quotas::group_problem(const JoinSet& set, std::uint64_t bytes) const {
-  const std::string problem = memory_problem(set.ranks.begin()->second.user, bytes);
-  return problem.empty() ? problem : "what the daemon keeps of the group: " + problem;
+  const std::uint64_t most = settings_.limits.max_memory_bytes;
+  if (most == 0) return "";
+  const std::string joining = to_hex(set.id.uid);
+  std::uint64_t taken = 0;
+  bool replaced = false;  // see share_of()
+  for (const auto& [number, group] : counted_.groups.all()) {
+    if (!is_of(set.ranks.begin()->second.user, group->account)) continue;
+    if (group->has_ended() && group->uid == joining && !std::exchange(replaced, true)) continue;
+    taken += group->memory_bytes;
+  }
+  if (taken + bytes <= std::max(kLeastForGroups, most / kPartsForGroups)) return "";
+  return "of this user's groups the daemon keeps " + std::to_string(taken) + " bytes, and " +
+         std::to_string(bytes) + " more exceed an eighth of " + limit("max_memory_bytes", most) +
+         ": leave groups, or set fewer lanes or a smaller max_ops_in_flight";
 }
 
 // ---- Tensors
@@ -320,9 +337,6 @@ std::uint64_t Quotas::memory_of(std::uint32_t user) const {
       state_bytes_of(user) + counted_.disposal.bytes_of(settings_.sub_users.owner_of(user));
   for (const auto& [id, client] : counted_.clients.all()) {
     if (is_of(user, client->credentials.uid)) bytes += client->memory_bytes();
-  }
-  for (const auto& [number, group] : counted_.groups.all()) {
-    if (is_of(user, group->account)) bytes += group->memory_bytes;
   }
   return bytes;
 }

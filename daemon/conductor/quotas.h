@@ -44,7 +44,7 @@ class Quotas {
   std::string state_problem(std::uint32_t user, std::uint64_t freed, std::uint64_t bytes) const;
   // The epoch of these members begins.
   std::string link_problem(const JoinSet& set, const MemberList& list) const;
-  // Beside codec state it takes so much.
+  // Of the epoch the lanes keep so many bytes, beside codec state.
   std::string group_problem(const JoinSet& set, std::uint64_t bytes) const;
 
  private:
@@ -60,7 +60,7 @@ class Quotas {
   std::uint64_t state_bytes_of(std::uint32_t user) const;
   // Of one user.
   std::uint64_t max_arena_bytes() const;
-  // Arenas, codec state, what is being freed of both, and what groups take beside.
+  // Arenas, codec state and what is being freed of both.
   std::uint64_t memory_of(std::uint32_t user) const;
   // Whether `bytes` more of the user are beyond what the daemon may have, or leave others too
   // little.

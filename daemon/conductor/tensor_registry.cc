@@ -260,13 +260,12 @@ Status TensorRegistry::add(Declaration& declaration) {
   const std::string key =
       KeptStates::key_of(user, {declaration.client.job, group.lineage}, declaration.name);
   forget_last_of(key, declaration.name);
-  if (Status made = allocate(declaration, partners_.kept.bytes_of(key)); !made) return made;
+  const std::uint64_t freed = partners_.kept.bytes_of(key, group.account);
+  if (Status made = allocate(declaration, freed); !made) return made;
   if (tensor.state->declared.tuned) {
-    if (Status begun = partners_.tuning->begin(group, *tensor.state, declaration.packet.level,
-                                               declaration.replay);
-        !begun) {
-      return begun;
-    }
+    Status begun =
+        partners_.tuning->begin(group, *tensor.state, declaration.packet.level, declaration.replay);
+    if (!begun) return begun;
   }
   if (partners_.kept.adopt(group, key, tensor)) count_reset(group, *tensor.state);
   TensorState* const state = tensor.state.get();

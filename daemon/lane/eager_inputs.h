@@ -20,15 +20,12 @@ class EagerInputs {
  public:
   EagerInputs(const collective::GroupShape& shape, std::uint32_t op_slots)
       : nodes_(shape.nodes()), values_(op_slots, nodes_, shape.max_ops_in_flight, Values{}) {
+    // A peer may have max_ops_in_flight eager ops of its own in flight and as many that it has
+    // completed while this node still waits for a third node.
+    const std::uint32_t count = shape.eager_bytes > 0 ? 2 * shape.max_ops_in_flight : 0;
     for (std::uint32_t node = 0; node < nodes_; ++node) {
-      pools_.push_back(std::make_unique<SlabPool>(slabs_of_node(shape), most_bytes(shape)));
+      pools_.push_back(std::make_unique<SlabPool>(count, most_bytes(shape)));
     }
-  }
-
-  // A peer may have max_ops_in_flight eager ops of its own in flight and as many that it has
-  // completed while this node still waits for a third node.
-  static constexpr std::uint32_t slabs_of_node(const collective::GroupShape& shape) noexcept {
-    return shape.eager_bytes > 0 ? 2 * shape.max_ops_in_flight : 0;
   }
 
   // What a node may send with an announcement.

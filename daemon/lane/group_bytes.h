@@ -1,31 +1,23 @@
 #pragma once
 
-// What a group takes of a daemon's memory beside codec state, so that its user's account pays.
+// What a lane keeps of a group before its first operation, so that its user's account pays. What
+// is mapped until it is used, as room for small operations of other nodes, is no part of it.
 
 #include <cstdint>
 
-#include "collective/group_ops.h"
-#include "daemon/lane/eager_inputs.h"
+#include "collective/group_shape.h"
 #include "daemon/lane/lane_ops.h"
 
 namespace tern::daemon {
 
-// Of each lane.
-struct GroupBytes {
-  std::uint64_t tables = 0;
-  std::uint64_t small_ops = 0;  // room for what other nodes send of them, mapped until it is used
-};
-
-inline GroupBytes group_bytes(const collective::GroupShape& shape) noexcept {
-  // Of each op that a node may be ahead, and of each rank of it: as group_memory_test measures.
-  constexpr std::uint64_t kSlotBytes = 1152, kRankBytes = 16;
-  const std::uint64_t nodes = shape.nodes(), ranks = shape.local_ranks();
-  const std::uint64_t ops = shape.max_ops_in_flight;
-  GroupBytes bytes;
-  bytes.tables =
-      ops * (nodes + 1) * (kSlotBytes + ranks * kRankBytes) + ops * ranks * sizeof(OpRank);
-  bytes.small_ops = EagerInputs::slabs_of_node(shape) * nodes * EagerInputs::most_bytes(shape);
-  return bytes;
+inline std::uint64_t group_bytes(const collective::GroupShape& shape) noexcept {
+  // Of each op that a node may be ahead, of each rank of it, and of each rank of the group where
+  // results are compared: as group_memory_test measures.
+  constexpr std::uint64_t kSlotBytes = 1152, kRankBytes = 16, kVerifiedBytes = 24;
+  const std::uint64_t ranks = shape.local_ranks(), ops = shape.max_ops_in_flight;
+  std::uint64_t of_slot = kSlotBytes + ranks * kRankBytes;
+  if (shape.verify) of_slot += kVerifiedBytes + shape.group_size() * sizeof(std::uint32_t);
+  return ops * (shape.nodes() + 1) * of_slot + ops * ranks * sizeof(OpRank);
 }
 
 }  // namespace tern::daemon

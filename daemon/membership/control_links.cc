@@ -183,11 +183,11 @@ void ControlLinks::make_room(Peer& peer, std::size_t bytes) {
   }
 }
 
-void ControlLinks::break_off(Peer& peer, const char* why) {
+void ControlLinks::break_off(Peer& peer, std::string why) {
   peer.link->close();
   peer.lost = true;
   peer.reason = Errc::protocol_error;
-  peer.why = why;
+  peer.why = std::move(why);
   sink_.on_control_breach(name_of(peer), peer.why);
 }
 
@@ -240,15 +240,18 @@ int ControlLinks::pass_on() {
 }
 
 void ControlLinks::pass_on(Peer& peer, const std::string& text) {
-  const auto message = objection_to_json(text) != nullptr
-                           ? nlohmann::json(nlohmann::json::value_t::discarded)
-                           : nlohmann::json::parse(text, nullptr, false);
+  const char* const objection = objection_to_json(text);
+  const auto message = objection != nullptr ? nlohmann::json(nlohmann::json::value_t::discarded)
+                                            : nlohmann::json::parse(text, nullptr, false);
   if (message.is_object()) return sink_.on_control_message(peer.ref, message);
   // What it said before has been heard, and what it says after that is nobody's.
   std::erase(waiting_, peer.ref);
   peer.received.clear();
   peer.received_bytes = 0;
-  if (!peer.lost) break_off(peer, "its control message is no JSON object");
+  if (!peer.lost) {
+    break_off(peer, std::string("its control message ") +
+                        (objection != nullptr ? objection : "is no JSON object"));
+  }
 }
 
 // What a link has brought comes before its end.

@@ -119,7 +119,7 @@ class ControlLinks final : private net::LinkSink {
   // peer itself.
   void make_room(Peer& peer, std::size_t bytes);
   static std::string source_of(const Peer& peer);
-  void break_off(Peer& peer, const char* why);
+  void break_off(Peer& peer, std::string why);
   void tell_about(Peer& peer);
   Peer* peer_of(const net::Link& link);
   Peer* find(LinkRef link) const;

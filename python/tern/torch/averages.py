@@ -12,7 +12,6 @@ from ..tensor import Tensor
 from ..ticket import Ticket
 from .batches import Batches
 from .operands import view
-from .reductions import with_prescale
 from .submissions import Submissions, scatter_out
 
 
@@ -42,9 +41,7 @@ class Averages:
                 state_scale=state_scale)
         if self._joined is not None:
             seen = view(self._joined, "the exact gradients")
-            reduction, prescale = with_prescale(reduction, self._joined.dtype, submissions.group)
-            self._batches.add("all_reduce", seen.array, reduction=reduction, prescale=prescale,
-                              dtype=seen.dtype)
+            self._batches.add("all_reduce", seen.array, reduction=reduction, dtype=seen.dtype)
 
     def calls(self) -> list[Callable[[], Ticket]]:
         """What submits them, for Submissions.start(). The exact gradients are read now."""

@@ -19,7 +19,7 @@ from ..arrays import Array
 from ..ticket import Ticket
 from . import sparse
 from .operands import View, check, view
-from .reductions import Reduction, reduction_of, with_prescale
+from .reductions import Reduction, reduction_of
 from .staging import sending, through_host
 from .submissions import Submissions, scatter_out
 from .work import TernWork
@@ -291,11 +291,10 @@ class Collectives:
         if reduction.factor is not None:
             x = view(source.detach() * reduction.factor, "the product with the factor").array
         submit = getattr(self._submissions.group, kind)
-        more["reduction"], more["prescale"] = with_prescale(
-            reduction.name, source.dtype, self._submissions.group)
         if kind == "reduce" and more["root"] != self.rank():
-            return lambda: submit(x, dtype=out.dtype, **more)
-        return lambda: submit(x, out=None if x is out.array else out.array, dtype=out.dtype, **more)
+            return lambda: submit(x, reduction=reduction.name, dtype=out.dtype, **more)
+        return lambda: submit(x, out=None if x is out.array else out.array,
+                              reduction=reduction.name, dtype=out.dtype, **more)
 
     def _scattering_sum(self, output: Tensor, source: Tensor, opts: Any) -> Callable[[], Ticket]:
         self._parts(source, output, "input", "output")

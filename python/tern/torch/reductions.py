@@ -7,8 +7,6 @@ from typing import Any, NamedTuple
 import torch
 import torch.distributed as dist
 
-from ..group import Group
-
 _NAMES = ((dist.ReduceOp.SUM, "sum"), (dist.ReduceOp.AVG, "average"),
           (dist.ReduceOp.PRODUCT, "product"), (dist.ReduceOp.MIN, "min"),
           (dist.ReduceOp.MAX, "max"), (dist.ReduceOp.BAND, "and"), (dist.ReduceOp.BOR, "or"),
@@ -39,16 +37,6 @@ def reduction_of(op: Any, dtype: torch.dtype) -> Reduction:
     if dtype == torch.bool:
         name = _OF_BOOL.get(name, name)
     return Reduction(name, _factor(op) if op == dist.ReduceOp.PREMUL_SUM else None)
-
-
-def with_prescale(reduction: str, dtype: torch.dtype, group: Group) -> tuple[str, float]:
-    """How to submit it: a reduction, and its prescale. A node's part travels in the tensor's type,
-    and that of an average undivided. Of several ranks it may be beyond float16 where the average is
-    not."""
-    if reduction != "average" or dtype != torch.float16:
-        return reduction, 1.0
-    info = group.info()
-    return ("average", 1.0) if info.size == info.node_count else ("sum", 1 / info.size)
 
 
 def _factor(op: Any) -> float | torch.Tensor:

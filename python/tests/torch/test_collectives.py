@@ -96,10 +96,6 @@ def test_averages_and_factors(two_nodes):
         x = values(rank, 9) * SIZE
         dist.all_reduce(x, Op.AVG)
         equal(x, sum(every(9)))
-        # The sum of the ranks of one node is beyond the type's largest number.
-        x = torch.full((9,), 48000.0, dtype=torch.float16)
-        dist.all_reduce(x, Op.AVG)
-        torch.testing.assert_close(x, torch.full_like(x, 48000.0), rtol=2e-3, atol=0)
         x = values(rank, 9, dtype=torch.float64)
         dist.all_reduce(x, dist._make_nccl_premul_sum(0.1))
         torch.testing.assert_close(x, sum(every(9, dtype=torch.float64)) * 0.1,

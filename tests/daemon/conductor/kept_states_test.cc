@@ -42,13 +42,13 @@ TEST_F(KeptStatesTest, TheNextDeclarationTakesThemOver) {
   EXPECT_FALSE(kept_.adopt(group_, key_, first));
   EXPECT_EQ(first.state_key, key_);
   kept_.keep(group_, first);
-  EXPECT_EQ(kept_.bytes_of(key_), first.state->state_bytes());
+  EXPECT_EQ(kept_.bytes_of(key_, 1000), first.state->state_bytes());
   EXPECT_EQ(kept_.bytes_of_user(1000), first.state->state_bytes());
   EXPECT_EQ(kept_.bytes_of_user(1001), 0u);
   DeclaredTensor second = tensor();
   EXPECT_FALSE(kept_.adopt(group_, key_, second));
   EXPECT_EQ(second.state->codec.sender(0)[3], 1.5f);
-  EXPECT_EQ(kept_.bytes_of(key_), 0u);
+  EXPECT_EQ(kept_.bytes_of(key_, 1000), 0u);
   EXPECT_EQ(kept_.bytes_of_user(1000), 0u);
 }
 
@@ -109,9 +109,9 @@ TEST_F(KeptStatesTest, ThatExpireAreLostAndKnownToBe) {
   kept_.adopt(group_, key_, first);
   kept_.keep(group_, first);
   kept_.expire(clock_.now_ns() + 999);
-  EXPECT_NE(kept_.bytes_of(key_), 0u);
+  EXPECT_NE(kept_.bytes_of(key_, 1000), 0u);
   kept_.expire(clock_.now_ns() + 1'000);
-  EXPECT_EQ(kept_.bytes_of(key_), 0u);
+  EXPECT_EQ(kept_.bytes_of(key_, 1000), 0u);
   EXPECT_EQ(kept_.bytes_of_user(1000), 0u);
   DeclaredTensor second = tensor(), third = tensor();
   EXPECT_TRUE(kept_.adopt(group_, key_, second));
@@ -136,8 +136,10 @@ TEST_F(KeptStatesTest, OfAnAccountTheNewestAreKept) {
     kept_.keep(group_, one);
   }
   const std::uint64_t bytes = foreign.state->state_bytes();
-  for (const char* gone : {"0", "1"}) EXPECT_EQ(kept_.bytes_of(gone), 0u) << gone;
-  for (const char* kept : {"2", "3", "4", "foreign"}) EXPECT_EQ(kept_.bytes_of(kept), bytes);
+  for (const char* gone : {"0", "1"}) EXPECT_EQ(kept_.bytes_of(gone, 1000), 0u) << gone;
+  for (const char* kept : {"2", "3", "4"}) EXPECT_EQ(kept_.bytes_of(kept, 1000), bytes) << kept;
+  EXPECT_EQ(kept_.bytes_of("foreign", 1001), bytes);
+  EXPECT_EQ(kept_.bytes_of("foreign", 1000), 0u) << "it makes no room there";
   EXPECT_EQ(kept_.bytes_of_user(1000), 3 * bytes);
   EXPECT_EQ(kept_.bytes(), 4 * bytes);
   DeclaredTensor again = tensor();
@@ -150,7 +152,7 @@ TEST_F(KeptStatesTest, WithoutATimeToLiveNothingIsKept) {
   DeclaredTensor first = used_tensor();
   kept_.adopt(group_, key_, first);
   kept_.keep(group_, first);
-  EXPECT_EQ(kept_.bytes_of(key_), 0u);
+  EXPECT_EQ(kept_.bytes_of(key_, 1000), 0u);
   MemberGroup other;
   other.uid = "another";
   other.account = 1000;

@@ -243,17 +243,41 @@ TEST_F(QuotasTest, ArenasAndStatesOfAllStayWithinTheDaemonsMemory) {
   EXPECT_EQ(quotas_.hello_problem(*clients_.find(3), 200'001), "") << "no bound";
 }
 
-TEST_F(QuotasTest, WhatIsKeptOfGroupsIsTheirUsersMemory) {
-  settings_.limits.max_memory_bytes = 1'600'000;
+TEST_F(QuotasTest, WhatIsKeptOfAUsersGroupsIsAnEighthAtMost) {
   JoinSet set;
   set.id = *mint_group_id("here", 7000);
   set.ranks[0].user = kAlice;
-  EXPECT_EQ(quotas_.group_problem(set, 1'200'000), "");
-  EXPECT_TRUE(has(quotas_.group_problem(set, 1'200'001), "what the daemon keeps of the group: "));
+  EXPECT_EQ(quotas_.group_problem(set, 1'000'000'000), "") << "no bound";
+  settings_.limits.max_memory_bytes = 1'600'000'000;
+  EXPECT_EQ(quotas_.group_problem(set, 200'000'000), "");
+  EXPECT_TRUE(has(quotas_.group_problem(set, 200'000'001), "an eighth of max_memory_bytes"));
+  greet(connect(1, kAlice));
+  MemberGroup& group = add_group({1});
+  group.memory_bytes = 150'000'000;
+  EXPECT_EQ(quotas_.group_problem(set, 50'000'000), "");
+  EXPECT_NE(quotas_.group_problem(set, 50'000'001), "");
+  set.ranks[0].user = kBob;
+  EXPECT_EQ(quotas_.group_problem(set, 200'000'000), "");
+}
+
+TEST_F(QuotasTest, WhatIsKeptOfAnEndedEpochMakesRoomForItsSuccessor) {
+  settings_.limits.max_memory_bytes = 1'600'000'000;
+  greet(connect(1, kAlice));
+  MemberGroup& group = add_group({1});
+  group.memory_bytes = 150'000'000;
+  group.phase = MemberGroup::Phase::ended;
+  JoinSet set;
+  set.id = *mint_group_id("here", 7000);
+  set.ranks[0].user = kAlice;
+  EXPECT_NE(quotas_.group_problem(set, 150'000'000), "");
+  group.uid = to_hex(set.id.uid);
+  EXPECT_EQ(quotas_.group_problem(set, 150'000'000), "");
+}
+
+TEST_F(QuotasTest, WhatIsKeptOfGroupsIsNoRoomForArenas) {
+  settings_.limits.max_memory_bytes = 1'600'000;
   greet(connect(1, kAlice), 100'000);
   add_group({1}).memory_bytes = 1'000'000;
-  EXPECT_EQ(quotas_.group_problem(set, 100'000), "");
-  EXPECT_NE(quotas_.group_problem(set, 100'001), "");
   EXPECT_EQ(quotas_.hello_problem(connect(2, kBob), 375'000), "") << "three quarters of the rest";
   EXPECT_NE(quotas_.hello_problem(*clients_.find(2), 375'001), "");
 }

@@ -60,11 +60,14 @@ GroupSetup setup_of(std::uint32_t nodes, std::uint32_t ranks_of_node) {
   return setup;
 }
 
-std::uint64_t bytes_of_group(std::uint32_t nodes, std::uint32_t ranks_of_node) {
-  GroupSetup setup = setup_of(nodes, ranks_of_node);
+std::uint64_t bytes_of(const GroupSetup& setup) {
   const std::uint64_t before = live_bytes;
   const auto group = std::make_unique<LaneGroup>(setup);
   return live_bytes - before;
+}
+
+std::uint64_t bytes_of_group(std::uint32_t nodes, std::uint32_t ranks_of_node) {
+  return bytes_of(setup_of(nodes, ranks_of_node));
 }
 
 // An op takes a slot, of which there are max_ops_in_flight for each node. What is kept of each node
@@ -86,10 +89,13 @@ TEST(GroupMemory, IsWhatItsUserIsChargedFor) {
     for (const std::uint32_t ranks : {1u, 8u, 64u}) {
       if (nodes * ranks > 1024) continue;
       SCOPED_TRACE(testing::Message() << nodes << " nodes of " << ranks << " ranks");
-      const std::uint64_t taken = bytes_of_group(nodes, ranks);
-      const std::uint64_t charged = group_bytes(setup_of(nodes, ranks).shape).tables;
-      EXPECT_GE(charged, taken);
-      EXPECT_LE(charged, 2 * taken);
+      for (const bool verify : {false, true}) {
+        GroupSetup setup = setup_of(nodes, ranks);
+        setup.shape.verify = verify;
+        const std::uint64_t taken = bytes_of(setup);
+        EXPECT_GE(group_bytes(setup.shape), taken) << "verify " << verify;
+        EXPECT_LE(group_bytes(setup.shape), 2 * taken) << "verify " << verify;
+      }
     }
   }
 }
