@@ -46,8 +46,8 @@ DecodeStatus decode(const BlockView& block, std::span<float> out, Workspace& wor
 // Adds the block. An element whose 3LC digit is zero, or that a sparsifier dropped, keeps its bits.
 DecodeStatus decode_add(const BlockView& block, std::span<float> accumulator,
                         Workspace& workspace) noexcept;
-// accumulator = own, which is as many unaligned f32, and decode_add. For 3LC in one pass over
-// memory.
+// accumulator = own, which is as many unaligned f32, and decode_add. For 3LC in the tile layout in
+// one pass over memory.
 DecodeStatus decode_add_first(const BlockView& block, const std::byte* own,
                               std::span<float> accumulator, Workspace& workspace) noexcept;
 

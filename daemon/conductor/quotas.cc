@@ -278,10 +278,12 @@ std::string Quotas::group_problem(const JoinSet& set, std::uint64_t bytes) const
     if (group->has_ended() && group->uid == joining && !std::exchange(replaced, true)) continue;
     taken += group->memory_bytes;
   }
-  if (taken + bytes <= std::max(kLeastForGroups, most / kPartsForGroups)) return "";
+  const std::uint64_t bound = std::max(kLeastForGroups, most / kPartsForGroups);
+  if (taken + bytes <= bound) return "";
   return "of this user's groups the daemon keeps " + std::to_string(taken) + " bytes, and " +
-         std::to_string(bytes) + " more exceed an eighth of " + limit("max_memory_bytes", most) +
-         ": leave groups, or set fewer lanes or a smaller max_ops_in_flight";
+         std::to_string(bytes) + " more exceed " + std::to_string(bound) + " (an eighth of " +
+         limit("max_memory_bytes", most) + ", or 64 MiB if that is more): leave groups, or set " +
+         "fewer lanes or a smaller max_ops_in_flight";
 }
 
 // ---- Tensors
