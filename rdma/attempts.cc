@@ -8,6 +8,8 @@ namespace {
 
 // After each failure of a path the next attempt waits twice as long, this often.
 constexpr std::uint32_t kMaxDoublings = 6;
+// Set-ups that a peer may give up. A job that ends at once gives up some, too.
+constexpr std::uint32_t kMostAbandoned = 16;
 
 }  // namespace
 
@@ -51,6 +53,23 @@ void Attempts::note_failure(const std::string& why, Fault fault) {
   wait();
 }
 
+void Attempts::note_abandoned(const std::string& why) {
+  PeerTrouble& trouble = troubles_.of(peer_);
+  if (++trouble.abandoned < kMostAbandoned) return;
+  trouble.abandoned = 0;
+  note_failure(why + " (so ended " + std::to_string(kMostAbandoned) + " set-ups in a row)",
+               Fault::ours);
+}
+
+bool Attempts::may_await_end() const {
+  const PeerTrouble* trouble = troubles_.find(peer_);
+  return trouble == nullptr || clock_.now_ns() >= trouble->unheard_until_ns;
+}
+
+void Attempts::note_unheard_end() {
+  troubles_.of(peer_).unheard_until_ns = clock_.now_ns() + settings_.retry_ns;
+}
+
 void Attempts::note_decline(Fault of_peer) {
   const std::uint32_t doublings = of_peer == Fault::path ? std::min(declines_++, kMaxDoublings) : 0;
   retry_at_ns_ = clock_.now_ns() + (settings_.retry_ns << doublings);
@@ -61,6 +80,7 @@ void Attempts::note_opened() {
   retry_at_ns_ = 0;
   declines_ = 0;
   PeerTrouble& trouble = troubles_.of(peer_);
+  trouble.abandoned = 0;
   // Another connection may have failed just now, and waits.
   if (opened_ns_ >= trouble.retry_at_ns) trouble.text.clear();
 }

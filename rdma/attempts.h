@@ -38,7 +38,15 @@ class Attempts {
   // False: the peer offers too often. Each offer that is taken costs a queue pair with its memory.
   bool may_take_offer();
 
+  // Whether the end of a connection may wait for what was sent last. Who did not take it lately may
+  // be gone, or may mean to hold us up.
+  bool may_await_end() const;
+  void note_unheard_end();
+
   void note_failure(const std::string& why, Fault fault);
+  // An offer of ours was declined, or its connection has ended meanwhile. Each of these has cost a
+  // queue pair with its memory; after some of them, one after the other, the next offers wait.
+  void note_abandoned(const std::string& why);
   void note_failover() { ++troubles_.of(peer_).failovers; }
   // The peer has declined an offer of ours.
   void note_decline(Fault of_peer);

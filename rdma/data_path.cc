@@ -16,8 +16,9 @@ namespace {
 
 // A message in so many asks for its completion, besides the last of every batch.
 constexpr std::uint64_t kSignalEvery = 16;
-// What one poll() takes in before others have their turn.
+// What one poll() takes in, and hands over, before others have their turn.
 constexpr int kCompletionsPerPoll = 128;
+constexpr int kMessagesPerPoll = 64;
 
 }  // namespace
 
@@ -31,12 +32,13 @@ void DataPath::send(const net::OutgoingFrame& frame) {
 }
 
 std::size_t DataPath::queued_bytes() {
-  if (queued_bytes_ > 0 && pair_ && !has_failed()) reap();
+  if (queued_bytes_ > 0 && pair_ && !has_failed() && reap() > 0) is_due_ = true;
   return queued_bytes_;
 }
 
 int DataPath::poll(MessageSink& sink) {
   if (!pair_) return 0;
+  is_due_ = false;
   int work = reap();
   work += deliver(sink);
   if (!pair_ || has_failed()) return work;
@@ -100,6 +102,10 @@ int DataPath::deliver(MessageSink& sink) {
     const ArrivedMessage message = arrived_[first_arrived_ % arrived_.size()];
     // What its sender had consumed has not completed here yet.
     if (static_cast<std::int32_t>(message.consumed - completed_data_) > 0) break;
+    if (delivered == kMessagesPerPoll) {
+      is_due_ = true;
+      break;
+    }
     ++first_arrived_;
     ++delivered;
     if (message.bytes > 0 && !std::exchange(expects_probe_, false)) {
@@ -168,6 +174,12 @@ bool DataPath::add_part(Batch& batch) {
   ibv_sge* sges = batch.sges[batch.count];
   std::uint32_t used = 0;
   const bool is_inline = bytes <= inline_bytes_;
+  const bool needs_key = !is_inline && !body.empty();
+  const LaneMemory::Key key = needs_key ? memory_.key_of(body) : LaneMemory::Key{};
+  if (key.comes_later) {
+    is_due_ = true;
+    return false;
+  }
   const std::uint64_t staging_before = staging_end_;
   for (const bool is_body : {false, true}) {
     const auto part = is_body ? body : head;
@@ -176,8 +188,8 @@ bool DataPath::add_part(Batch& batch) {
     sge = {reinterpret_cast<std::uintptr_t>(part.data()), static_cast<std::uint32_t>(part.size()),
            0};
     if (is_inline) continue;
-    if (const auto key = is_body ? memory_.key_of(part) : std::nullopt) {
-      sge.lkey = *key;
+    if (is_body && key.value) {
+      sge.lkey = *key.value;
     } else if (!stage(part, sge)) {
       staging_end_ = staging_before;
       return false;
@@ -286,19 +298,19 @@ bool DataPath::arm() {
     armed_ = wanted;
   }
   // What came between the last look and the arming makes no event.
-  return reap() == 0;
+  return reap() == 0 && !is_due_;
 }
 
-bool DataPath::drain(std::uint64_t limit_ns, std::uint64_t quiet_ns) {
+bool DataPath::drain(std::uint64_t limit_ns) {
   using std::chrono::steady_clock;
   const auto until = steady_clock::now() + std::chrono::nanoseconds(limit_ns);
-  auto quiet_until = steady_clock::now() + std::chrono::nanoseconds(quiet_ns);
   while (pair_ && !has_failed()) {
-    const int work = reap() + (has_failed() ? 0 : post());
-    if (queue_.empty() && completed_ == posted_count_) return true;
-    const auto now = steady_clock::now();
-    if (work > 0) quiet_until = now + std::chrono::nanoseconds(quiet_ns);
-    if (now >= until || now >= quiet_until) break;
+    reap();
+    is_due_ = false;
+    if (!has_failed()) post();
+    if (queue_.empty() && is_idle()) return true;
+    if (is_due_ && is_idle()) break;  // its memory comes in a later turn
+    if (steady_clock::now() >= until) break;
   }
   return false;
 }

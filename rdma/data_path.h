@@ -90,12 +90,13 @@ class DataPath {
   bool has_waiting() const noexcept { return first_arrived_ != next_arrived_; }
   // Lets the completion channel tell of what is waited for: while messages of ours are under way,
   // of the next completion; else of the next message that its sender has marked (solicited). False:
-  // something has come already. A peer that does not mark is listened to for all.
+  // something has come already, or poll() has more to do. A peer that does not mark is listened to
+  // for all.
   bool arm();
   void disarm() noexcept { armed_ = Armed::no; }
-  // Sends what can be sent within the time, if the queue pair works. A peer that has not answered
-  // for so long as `quiet_ns` is not there. False: something has not arrived.
-  bool drain(std::uint64_t limit_ns, std::uint64_t quiet_ns);
+  // Sends what can be sent within the time, if the queue pair works. False: something has not
+  // arrived.
+  bool drain(std::uint64_t limit_ns);
   // An event of the device says so of its queue pair or completion queue.
   void take_event(const Device::Broken& broken);
   // Destroys the queue pair: no memory of a frame is read afterwards.
@@ -166,6 +167,7 @@ class DataPath {
   bool lost_packets_ = false;
   DataPathCounters counters_;
   Armed armed_ = Armed::no;
+  bool is_due_ = false;   // poll() has something to do of which no completion tells
   wire::RdmaBody local_;  // of when the path was made: the device may have got another address
   std::uint8_t gid_index_ = 0;
   std::uint32_t inline_bytes_ = 0;

@@ -118,9 +118,12 @@ void RdmaStream::take_decline(const wire::RefuseBody& body) {
   for (char& c : text) {
     if (c != '\0' && (c < ' ' || c > '~')) c = '?';
   }
-  stay_on_control(std::string("the peer says: ") + text);
+  const std::string why = std::string("the peer says: ") + text;
+  const bool had_path = path_ != nullptr;
+  stay_on_control(why);
   // The side that offers tries again; the other one may have its reasons still.
   if (connects_) return;
+  if (had_path) attempts_.note_abandoned(why);
   attempts_.note_decline(static_cast<Errc>(body.code) == Errc::unreachable ? Fault::path
                                                                            : Fault::ours);
 }

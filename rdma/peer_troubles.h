@@ -2,6 +2,7 @@
 
 // What set-ups and failures of connections leave behind for the next ones to the same peer.
 
+#include <algorithm>
 #include <cstdint>
 #include <string>
 #include <unordered_map>
@@ -11,7 +12,9 @@ namespace tern::rdma {
 struct PeerTrouble {
   std::uint64_t retry_at_ns = 0;
   std::uint64_t failovers = 0;
-  std::uint32_t failures = 0;  // of the path to it, one after the other
+  std::uint32_t failures = 0;          // of the path to it, one after the other
+  std::uint32_t abandoned = 0;         // offers to it, one after the other
+  std::uint64_t unheard_until_ns = 0;  // see Attempts::may_await_end()
   std::string text;
 };
 
@@ -34,7 +37,8 @@ class PeerTroubles {
   void forget_old(std::uint64_t now_ns, IsConnected&& is_connected) {
     if (troubles_.size() < kMany) return;
     std::erase_if(troubles_, [&](const auto& one) {
-      return now_ns >= one.second.retry_at_ns && !is_connected(one.first);
+      const std::uint64_t until_ns = std::max(one.second.retry_at_ns, one.second.unheard_until_ns);
+      return now_ns >= until_ns && !is_connected(one.first);
     });
   }
   std::size_t size() const noexcept { return troubles_.size(); }

@@ -3,10 +3,8 @@
 namespace tern::rdma {
 namespace {
 
-// How long the end of a connection may wait for what was sent last, and for any sign of the peer:
-// the lane's other connections wait too.
-constexpr std::uint64_t kDrainNs = 100'000'000;
-constexpr std::uint64_t kDrainQuietNs = 20'000'000;
+constexpr const char* kEndedInSetUp = "connections ended while RDMA was set up";
+
 // How long what has arrived may wait for completions of our own after the peer has closed.
 constexpr std::uint64_t kLingerNs = 200'000'000;
 
@@ -48,16 +46,21 @@ void RdmaStream::detach() {
   // Given up by its user: by this set-up, if it took long.
   if (is_holding() && path_ && now >= set_up_ns_ + long_ns / 2) {
     attempts_.note_failure("its set-up was not finished in time", Fault::path);
+  } else if (is_holding() && path_ && !connects_) {
+    attempts_.note_abandoned(kEndedInSetUp);
   }
   if (mode_ == Mode::rdma && path_ && !control_end_) {
     // Or since nothing was heard: the next connection is to be another one.
     const bool is_quiet = silence_.lasts(now, long_ns);
-    const bool is_drained = !is_quiet && path_->drain(kDrainNs, kDrainQuietNs);
+    using Drained = RdmaTransport::Drained;
+    const Drained drained =
+        !is_quiet && attempts_.may_await_end() ? transport_.drain(*path_) : Drained::had_no_time;
+    if (drained == Drained::not_all) attempts_.note_unheard_end();
     if (path_->has_failed()) {
       attempts_.note_failure(path_->failure(), Fault::path);
     } else if (is_quiet) {
       attempts_.note_failure("nothing that was sent over RDMA arrived any more", Fault::path);
-    } else if (is_drained) {
+    } else if (drained == Drained::all) {
       attempts_.note_good_end();
     }
   }
@@ -255,6 +258,7 @@ void RdmaStream::on_closed(net::Connection&, Errc reason, const char* text) {
     control_end_ = {reason, text, transport_.clock().now_ns()};
     return;
   }
+  if (is_holding() && path_ && !connects_) attempts_.note_abandoned(kEndedInSetUp);
   close(reason, text);
 }
 

@@ -1,8 +1,10 @@
 #include "rdma/rdma_transport.h"
 
 #include <algorithm>
+#include <chrono>
 
 #include "base/check.h"
+#include "base/time_slice.h"
 #include "rdma/rdma_stream.h"
 
 namespace tern::rdma {
@@ -13,6 +15,14 @@ namespace {
 constexpr std::uint64_t kControlNs = 1'000'000;
 // Between two looks at a device that has told of no event.
 constexpr std::uint64_t kCheckDeviceNs = 500'000'000;
+
+// What connections do in one turn, and how long all that end in it, and each of them, may wait for
+// what they sent last: whoever else is on the lane waits too. In less than the shortest time nobody
+// is known to take nothing.
+constexpr std::uint64_t kPollNs = 2'000'000;
+constexpr std::uint64_t kDrainNs = 5'000'000;
+constexpr std::uint64_t kLongestDrainNs = 2'000'000;
+constexpr std::uint64_t kShortestDrainNs = 1'000'000;
 
 // Between two looks for one where there is none, which is a look into a directory. A device that is
 // there and cannot be used may take seconds to say so, and is tried after `rdma_retry`.
@@ -189,15 +199,40 @@ std::unique_ptr<net::Connection> RdmaTransport::adopt(std::unique_ptr<net::Incom
   return connection;
 }
 
+RdmaTransport::Drained RdmaTransport::drain(DataPath& path) {
+  using std::chrono::steady_clock;
+  const auto begin = steady_clock::now();
+  const bool all = path.drain(std::min(drain_left_ns_, kLongestDrainNs));
+  const auto took_ns =
+      static_cast<std::uint64_t>(std::chrono::nanoseconds(steady_clock::now() - begin).count());
+  drain_left_ns_ -= std::min(drain_left_ns_, took_ns);
+  if (all) return Drained::all;
+  return took_ns < kShortestDrainNs ? Drained::had_no_time : Drained::not_all;
+}
+
+// Those that do not come to their turn are the first of the next one.
+int RdmaTransport::poll_streams() {
+  LateTimeSlice slice(clock_, kPollNs);
+  int work = 0;
+  for (std::size_t i = 0; i < streams_.size(); ++i) {
+    if (next_stream_ >= streams_.size()) next_stream_ = 0;
+    const std::shared_ptr<RdmaStream> stream = streams_[next_stream_++];
+    const int done = stream->poll();
+    work += done;
+    if (done > 0 && i + 1 < streams_.size() && slice.is_over()) break;
+  }
+  return work;
+}
+
 int RdmaTransport::poll() {
   std::erase_if(streams_, [](const auto& stream) { return stream->is_detached(); });
-  int work = check_device();
-  bool uses_control = false;
-  for (std::size_t i = 0; i < streams_.size(); ++i) {
-    const std::shared_ptr<RdmaStream> stream = streams_[i];
-    work += stream->poll();
-    uses_control = uses_control || stream->is_on_control();
-  }
+  drain_left_ns_ = kDrainNs;
+  memory_.begin_turn();
+  int work = memory_.let_go();
+  work += check_device();
+  work += poll_streams();
+  const bool uses_control = std::any_of(streams_.begin(), streams_.end(),
+                                        [](const auto& stream) { return stream->is_on_control(); });
   had_control_ = uses_control || control_due_ || streams_.empty();
   if (!had_control_) {
     const std::uint64_t now = clock_.now_ns();
@@ -214,7 +249,7 @@ int RdmaTransport::poll() {
 bool RdmaTransport::prepare_sleep() {
   // What the event loop has noticed of the control connections must be read before.
   control_due_ = !had_control_;
-  bool may_sleep = !device_event_ && !control_due_;
+  bool may_sleep = !device_event_ && !control_due_ && !memory_.is_letting_go();
   for (const auto& stream : streams_) may_sleep = stream->arm() && may_sleep;
   return may_sleep && control_.prepare_sleep();
 }

@@ -64,8 +64,17 @@ class RdmaTransport final : public net::Transport {
   LaneMemory& memory() { return memory_; }
   RdmaCounters& mutable_counters() { return counters_; }
   PeerTroubles& troubles() { return troubles_; }
+  // Waits until what was sent last has arrived: no longer, for all connections that end in a turn,
+  // than a turn may be held up.
+  enum class Drained : std::uint8_t {
+    all,
+    not_all,
+    had_no_time,  // others had it, or memory is registered in a later turn
+  };
+  Drained drain(DataPath& path);
 
  private:
+  int poll_streams();
   Status watch_device();
   void drop_device();
   int check_device();
@@ -90,6 +99,8 @@ class RdmaTransport final : public net::Transport {
   std::uint64_t completion_watch_ = 0;
 
   std::vector<std::shared_ptr<RdmaStream>> streams_;
+  std::size_t next_stream_ = 0;        // whose turn it is
+  std::uint64_t drain_left_ns_ = 0;    // of this turn
   std::uint64_t next_control_ns_ = 0;  // when the control transport has its turn, at the latest
   bool control_due_ = false;           // before anybody sleeps
   bool had_control_ = false;           // in the last poll()

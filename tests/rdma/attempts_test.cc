@@ -40,6 +40,32 @@ TEST_F(AttemptsTest, AFailureMakesAllConnectionsToThePeerWait) {
   EXPECT_FALSE(sibling.is_due()) << "it has not failed, and waits only if it is told to";
 }
 
+TEST_F(AttemptsTest, OffersWaitAfterManyThatWereGivenUpOneAfterTheOther) {
+  Attempts one = attempts(), other = attempts("two");
+  int given_up = 0;
+  for (; given_up < 100 && !one.must_wait(Choice::if_possible); ++given_up)
+    one.note_abandoned("gone");
+  EXPECT_LT(given_up, 100);
+  EXPECT_FALSE(other.must_wait(Choice::if_possible));
+  clock.advance_ns(settings.retry_ns);
+  EXPECT_FALSE(one.must_wait(Choice::if_possible));
+  for (int i = 0; i < 200; ++i) {
+    if (i % (given_up - 1) == 0) one.note_opened();
+    one.note_abandoned("gone");
+    ASSERT_FALSE(one.must_wait(Choice::if_possible)) << i << ": one has come to its end between";
+  }
+}
+
+TEST_F(AttemptsTest, WhoDidNotTakeTheLastFramesIsNotWaitedForForAWhile) {
+  Attempts one = attempts(), sibling = attempts(), other = attempts("two");
+  EXPECT_TRUE(one.may_await_end());
+  one.note_unheard_end();
+  EXPECT_FALSE(sibling.may_await_end());
+  EXPECT_TRUE(other.may_await_end());
+  clock.advance_ns(settings.retry_ns);
+  EXPECT_TRUE(sibling.may_await_end());
+}
+
 TEST_F(AttemptsTest, NoAttemptWaitsWhereRdmaIsRequired) {
   Attempts one = attempts();
   one.note_failure("a cable", Fault::path);

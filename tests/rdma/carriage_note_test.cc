@@ -29,7 +29,7 @@ TEST(CarriageNote, SaysThatFramesAreCopiedWhileTheyAre) {
   CarriageNote note;
   note.move_to("mock0:1");
   memory.remember(bytes);
-  EXPECT_FALSE(memory.key_of(bytes));
+  EXPECT_FALSE(memory.key_of(bytes).value);
   note.follow("mock0:1", memory);
   EXPECT_EQ(std::string(note.text()).find("mock0:1; frames are copied: the limit"), 0u)
       << note.text();

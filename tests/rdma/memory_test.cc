@@ -76,7 +76,46 @@ TEST(Memory, OfAnArenaIsRegisteredPieceByPiece) {
   EXPECT_EQ(fabric.registered_bytes - before, 65 * kMiB + 8 * kMiB);
   EXPECT_EQ(ends.transport_a.data_path_counters().copied_bytes - copied, wire::kFrameHeaderBytes);
   ends.forget(arena);
+  while (ends.step() > 0) {
+  }
   EXPECT_EQ(fabric.registered_bytes, before);
+}
+
+// A lane stands still while a device takes memory or lets it go.
+TEST(Memory, IsTakenAndLetGoAboutOnePieceInATurn) {
+  mock::Fabric fabric;
+  TwoEnds ends(fabric);
+  ASSERT_TRUE(ends.connect_until("rdma"));
+  std::vector<std::byte> arena(192 * kMiB);
+  ASSERT_TRUE(ends.remember(arena));
+  const auto frame = frame_of(kBody);
+  const std::uint64_t before = fabric.registered_bytes;
+  std::uint64_t last = before, most = 0;
+  const auto look = [&] {
+    const std::uint64_t now = fabric.registered_bytes;
+    most = std::max(most, now > last ? now - last : last - now);
+    last = now;
+  };
+  const std::uint64_t copied = ends.transport_a.data_path_counters().copied_bytes;
+  for (std::size_t piece = 0; piece < 3; ++piece) {
+    const auto place = std::span(arena).subspan((64 * piece + 2) * kMiB, frame.size());
+    std::copy(frame.begin(), frame.end(), place.begin());
+    ends.a->send({place.first(wire::kFrameHeaderBytes), place.subspan(wire::kFrameHeaderBytes)});
+  }
+  ASSERT_TRUE(ends.until([&] {
+    look();
+    return ends.sink_b.payloads.size() == 3 && ends.a->queued_bytes() == 0;
+  }));
+  EXPECT_EQ(last - before, 194 * kMiB);
+  EXPECT_EQ(ends.transport_a.data_path_counters().copied_bytes - copied,
+            3 * wire::kFrameHeaderBytes)
+      << "what comes later is waited for";
+  ends.forget(arena);
+  look();
+  EXPECT_GT(last, before);
+  while (ends.step() > 0) look();
+  EXPECT_EQ(last, before);
+  EXPECT_EQ(most, 65 * kMiB);
 }
 
 // Of a client that has not been given all of its arena.
