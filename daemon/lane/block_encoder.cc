@@ -296,6 +296,11 @@ void BlockEncoder::use_state(const BlockRequest& request, wire::Leg leg,
   }
 }
 
+void BlockEncoder::count_sent(const BlockRequest& request) {
+  ++blocks_.tensor(request.op)->codec.sender_step(request.number);
+  blocks_.lane_stats(request.op).streams_sent = true;
+}
+
 // Not finite: nothing has changed.
 BlockEncoder::Encoded BlockEncoder::encode_lossy(const BlockRequest& request,
                                                  const LossyInput& input) {
@@ -341,7 +346,7 @@ BlockEncoder::Encoded BlockEncoder::encode_lossy(const BlockRequest& request,
     stats.error.nonfinite = true;
     return {0, true};
   }
-  if (shifts) ++tensor->codec.sender_step(request.number);
+  if (shifts) count_sent(request);
   wire::write_block_header(header, slab.first<wire::kBlockHeaderBytes>());
   blocks_.trace(TraceKind::encode, request, header, {begin, end});
   stats.encoded_bytes += input.values.size() * dtype_bytes(blocks_.dtype(op));
@@ -380,7 +385,7 @@ std::uint32_t BlockEncoder::encode_lossless(const BlockRequest& request,
   if (stats.first_encode_ns == 0) stats.first_encode_ns = begin;
   if (payload == 0) return 0;
   stats.encoded_bytes += input.size();
-  if (delta) ++blocks_.tensor(op)->codec.sender_step(request.number);
+  if (delta) count_sent(request);
   wire::write_block_header(header, slab.first<wire::kBlockHeaderBytes>());
   blocks_.trace(TraceKind::encode, request, header, {begin, end});
   return static_cast<std::uint32_t>(wire::kBlockHeaderBytes) + payload;

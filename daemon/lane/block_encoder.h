@@ -50,6 +50,8 @@ class BlockEncoder {
     float state_scale;
   };
   void use_state(const BlockRequest& request, wire::Leg leg, codec::EncodeRequest& encode);
+  // A block of a stream has been made.
+  void count_sent(const BlockRequest& request);
   Encoded encode_lossy(const BlockRequest& request, const LossyInput& input);
   std::uint32_t encode_lossless(const BlockRequest& request, std::span<const std::byte> input);
 

@@ -34,13 +34,12 @@ shm::Sharding StateUpkeep::sharding_of(const TensorState& tensor, const plan::Pl
 }
 
 template <typename Use>
-bool StateUpkeep::for_each_chunk(const TensorState& tensor, Use use) const {
+void StateUpkeep::for_each_chunk(const TensorState& tensor, Use use) const {
   const auto sharding = sharding_of(tensor);
   const std::uint32_t lane = ops_.shape().lane;
   for (std::uint64_t i = 0; i < sharding.chunk_count; ++i) {
-    if (sharding.lane(i) == lane && !use(static_cast<std::uint32_t>(i))) return false;
+    if (sharding.lane(i) == lane) use(static_cast<std::uint32_t>(i));
   }
-  return true;
 }
 
 std::uint64_t StateUpkeep::lose(OpId op) {
@@ -97,10 +96,9 @@ std::uint64_t StateUpkeep::lose_streams(OpId op) {
   TensorState* const tensor = lane_ops_[op].tensor;
   if (tensor == nullptr || !tensor->codec.has_streams()) return 0;
   restart_streams(*tensor);
-  for_each_chunk(*tensor, [tensor](std::uint32_t chunk) {
-    tensor->codec.lose_received(chunk);
-    return true;
-  });
+  if (std::exchange(lane_of(*tensor).streams_received, false)) {
+    for_each_chunk(*tensor, [tensor](std::uint32_t chunk) { tensor->codec.lose_received(chunk); });
+  }
   lane_of(*tensor).streams_lost = true;
   return 1;
 }
@@ -123,11 +121,8 @@ void StateUpkeep::mark_all_doubtful() {
 }
 
 void StateUpkeep::restart_streams(TensorState& tensor) {
-  if (!tensor.codec.has_streams()) return;
-  for_each_chunk(tensor, [&tensor](std::uint32_t chunk) {
-    tensor.codec.sender_step(chunk) = 0;
-    return true;
-  });
+  if (!std::exchange(lane_of(tensor).streams_sent, false)) return;
+  for_each_chunk(tensor, [&tensor](std::uint32_t chunk) { tensor.codec.sender_step(chunk) = 0; });
 }
 
 bool StateUpkeep::take_lost(TensorState& tensor) noexcept {
@@ -259,6 +254,9 @@ bool StateUpkeep::takes_over(const StateMove& move, const collective::ShareChunk
 bool StateUpkeep::move_chunk(const StateMove& move, const shm::Sharding& sharding,
                              std::uint32_t chunk) const {
   TensorState& tensor = *move.tensor;
+  if (move.imports && tensor.codec.has_streams()) {
+    lane_of(tensor).streams_sent = lane_of(tensor).streams_received = true;
+  }
   const bool has_one_leg = move.part.header().has_one_leg();
   if (!move.imports && has_one_leg) return move_elements(move, sharding, chunk);
   if (!move.imports) {

@@ -35,7 +35,7 @@ class StateUpkeep {
   // Of all ops in flight, when the epoch ends.
   void mark_all_doubtful();
   // Another node has lost blocks of the tensor's streams: what this one sends begins anew. Readers
-  // follow when they see step 0.
+  // follow when they see step 0. Nothing is done where none has been sent since the last time.
   void restart_streams(TensorState& tensor);
   // Whether it has lost blocks of the tensor's streams since the last announcement, which is to say
   // so.
@@ -54,9 +54,9 @@ class StateUpkeep {
   bool move_some(const StateMove& move, MoveProgress& progress, event::StateMoved& outcome);
 
  private:
-  // Calls use(chunk) for this lane's chunks until one returns false.
+  // Calls use(chunk) for this lane's chunks.
   template <typename Use>
-  bool for_each_chunk(const TensorState& tensor, Use use) const;
+  void for_each_chunk(const TensorState& tensor, Use use) const;
   // `plan`: of the operation whose chunks are meant; null: an all_reduce. `share_begins`: of a plan
   // with shares; empty: they are equal.
   shm::Sharding sharding_of(const TensorState& tensor, const plan::Plan* plan = nullptr,

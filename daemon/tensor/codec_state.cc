@@ -14,6 +14,14 @@ std::uint64_t chunks_of(const CodecState::Shape& shape) noexcept {
   return (shape.count + shape.chunk_elements - 1) / shape.chunk_elements;
 }
 
+// Zero pages until the first use. False: no memory.
+template <typename Array>
+bool make_zeros(Array& array, std::uint64_t count) noexcept {
+  using Value = typename Array::element_type;
+  array.reset(static_cast<Value*>(std::calloc(count, sizeof(Value))));
+  return array != nullptr;
+}
+
 }  // namespace
 
 bool CodecState::has_streams(const codec::Recipe& recipe) noexcept {
@@ -24,11 +32,6 @@ float CodecState::alpha_of(const codec::Recipe& recipe, std::uint64_t chunk_elem
   return codec::needs_shift(recipe) ? codec::shift_alpha(recipe, chunk_elements) : 1.0f;
 }
 
-// Zero pages until the first use.
-CodecState::Floats CodecState::zeros(std::uint64_t count) {
-  return {static_cast<float*>(std::calloc(count, sizeof(float))), &std::free};
-}
-
 std::uint64_t CodecState::bytes_of(const codec::Recipe& recipe, const Shape& shape) noexcept {
   const std::uint64_t element = sizeof(float);
   std::uint64_t bytes = 0;
@@ -37,6 +40,7 @@ std::uint64_t CodecState::bytes_of(const codec::Recipe& recipe, const Shape& sha
   // Of every other node this one hears its contributions to the chunks owned here, and its results.
   if (has_streams(recipe)) {
     bytes += 2 * shape.count * element * (shape.nodes - 1) / shape.nodes;
+    bytes += chunks_of(shape) * sizeof(std::uint64_t) * shape.nodes;
   }
   if (has_codebooks(recipe)) {
     const std::uint64_t copies = codec::has_memory(recipe) && shape.announced ? 2 : 1;
@@ -50,28 +54,25 @@ bool CodecState::allocate(const codec::Recipe& recipe, const Shape& shape) {
   alpha_ = alpha_of(recipe, shape.chunk_elements);
   bytes_ = bytes_of(recipe, shape);
   const std::uint64_t chunks = chunks_of(shape);
+  const std::uint64_t levels = chunks * codec::kCodebookLevels;
+  const bool saves = codec::has_memory(recipe) && shape.announced;
   if (codec::has_memory(recipe) || has_streams(recipe)) {
-    sender_ = zeros(shape.count);
-    if (!sender_) return false;
+    if (!make_zeros(sender_, shape.count)) return false;
   }
-  if (codec::has_memory(recipe) && shape.announced) {
-    saved_ = zeros(shape.count);
-    if (!saved_) return false;
-  }
+  if (saves && !make_zeros(saved_, shape.count)) return false;
   if (has_codebooks(recipe)) {
-    codebooks_ = zeros(chunks * codec::kCodebookLevels);
-    if (!codebooks_) return false;
-    if (saved_) saved_codebooks_ = zeros(chunks * codec::kCodebookLevels);
-    if (saved_ && !saved_codebooks_) return false;
+    if (!make_zeros(codebooks_, levels)) return false;
+    if (saves && !make_zeros(saved_codebooks_, levels)) return false;
   }
   if (!has_streams(recipe)) return true;
   keeps_ = codec::needs_shift(recipe) ? Keeps::shifts : Keeps::last_bytes;
-  sender_steps_.assign(chunks, 0);
+  if (!make_zeros(sender_steps_, chunks)) return false;
+  received_.resize(shape.nodes);
+  receiver_steps_.resize(shape.nodes);
   for (std::uint32_t node = 0; node < shape.nodes; ++node) {
-    const bool other = node != shape.self;
-    received_.push_back(other ? zeros(shape.count) : Floats(nullptr, &std::free));
-    receiver_steps_.emplace_back(other ? chunks : 0, 0);
-    if (other && !received_.back()) return false;
+    if (node == shape.self) continue;
+    if (!make_zeros(received_[node], shape.count)) return false;
+    if (!make_zeros(receiver_steps_[node], chunks)) return false;
   }
   return true;
 }

@@ -87,10 +87,11 @@ class CodecState {
   std::uint64_t& receiver_step(std::uint32_t node, std::uint32_t chunk) noexcept {
     return receiver_steps_[node][chunk];
   }
-  // What comes of the chunk's streams next is refused, unless it begins anew.
+  // What comes of the chunk's streams next is refused, unless it begins anew. Of a stream that has
+  // had no block that is so already.
   void lose_received(std::uint32_t chunk) noexcept {
-    for (auto& steps : receiver_steps_) {
-      if (!steps.empty()) steps[chunk] = kLost;
+    for (const Steps& steps : receiver_steps_) {
+      if (steps && steps[chunk] != 0) steps[chunk] = kLost;
     }
   }
   codec::ShiftStream stream(std::uint32_t node, std::uint32_t chunk, std::uint64_t begin,
@@ -105,9 +106,12 @@ class CodecState {
   // No stream gets so far.
   static constexpr std::uint64_t kLost = ~std::uint64_t{0};
 
-  using Floats = std::unique_ptr<float, decltype(&std::free)>;
+  struct Free {
+    void operator()(void* memory) const noexcept { std::free(memory); }
+  };
+  using Floats = std::unique_ptr<float[], Free>;
+  using Steps = std::unique_ptr<std::uint64_t[], Free>;
 
-  static Floats zeros(std::uint64_t count);
   std::span<std::byte> bytes_at(float* floats, std::uint64_t begin,
                                 std::uint32_t elements) const noexcept {
     auto* const bytes = static_cast<std::byte*>(static_cast<void*>(floats));
@@ -119,14 +123,14 @@ class CodecState {
   Keeps keeps_ = Keeps::nothing;
   float alpha_ = 1.0f;
   std::uint64_t bytes_ = 0;
-  Floats sender_{nullptr, &std::free};
-  Floats saved_{nullptr, &std::free};  // of an announced shape: the residual before an op
-  Floats saved_codebooks_{nullptr, &std::free};
+  Floats sender_;
+  Floats saved_;  // of an announced shape: the residual before an op
+  Floats saved_codebooks_;
   std::uint64_t saved_use_ = kLost;
-  Floats codebooks_{nullptr, &std::free};
-  std::vector<Floats> received_;  // by sender; only the chunks of which it has a stream to us
-  std::vector<std::uint64_t> sender_steps_;                 // by chunk
-  std::vector<std::vector<std::uint64_t>> receiver_steps_;  // by node, chunk
+  Floats codebooks_;
+  std::vector<Floats> received_;       // by sender; only the chunks of which it has a stream to us
+  Steps sender_steps_;                 // by chunk
+  std::vector<Steps> receiver_steps_;  // by node, chunk; null: this node
 };
 
 }  // namespace tern::daemon

@@ -31,6 +31,9 @@ struct alignas(64) TensorLaneStats {
   std::uint64_t uses = 0;
   // The lane's own: blocks of streams were lost, and nobody has been told yet.
   bool streams_lost = false;
+  // The lane's own: whether this node has sent of its streams since they began anew last, and has
+  // received of others since they were lost last.
+  bool streams_sent = false, streams_received = false;
   // The lane's own: an op, whole or failed, may have left something in the codec state.
   bool state_touched = false;
   // The lane's own: where the ranks' shares begin, and the last one ends, of the last lossy op with

@@ -73,6 +73,8 @@ class Rig {
     for (std::uint32_t chunk = 0; chunk < kChunks; ++chunk) {
       tensor.codec.sender_step(chunk) = tensor.codec.receiver_step(1, chunk) = step;
     }
+    TensorLaneStats& lane = tensor.lanes[0];
+    lane.streams_sent = lane.streams_received = true;
   }
   // Chunks, as bits, whose sender has begun anew.
   std::uint64_t restarted() {
@@ -162,6 +164,34 @@ TEST(StateUpkeep, RestartsTheStreamsOfThisLanesChunks) {
   rig.upkeep.restart_streams(rig.tensor);
   EXPECT_EQ(rig.restarted(), kOwnChunks);
   EXPECT_EQ(rig.tensor.codec.receiver_step(1, 0), 9u) << "readers follow what they see";
+}
+
+// As often as another node says so, the chunks are gone through for what was sent since.
+TEST(StateUpkeep, StreamsOfWhichNothingWasSentSinceAreLeftAsTheyAre) {
+  Rig rig(2, kStreams);
+  rig.set_steps(9);
+  rig.upkeep.restart_streams(rig.tensor);
+  rig.tensor.codec.sender_step(0) = 7;  // which no block does
+  rig.upkeep.restart_streams(rig.tensor);
+  EXPECT_EQ(rig.tensor.codec.sender_step(0), 7u);
+  rig.set_steps(1);
+  rig.upkeep.restart_streams(rig.tensor);
+  EXPECT_EQ(rig.restarted(), kOwnChunks);
+}
+
+TEST(StateUpkeep, StreamsThatWereLostAreLostOnceUntilMoreComes) {
+  Rig rig(2, kStreams);
+  rig.set_steps(9);
+  const auto fail_one = [&rig] {
+    const collective::OpId op = rig.begin(true);
+    rig.fail(op, Errc::cancelled);
+    return rig.upkeep.lose(op);
+  };
+  EXPECT_EQ(fail_one(), 1u);
+  rig.tensor.codec.receiver_step(1, 0) = 7;  // which no block does
+  EXPECT_EQ(fail_one(), 1u) << "the others are told of every loss";
+  EXPECT_TRUE(rig.upkeep.take_lost(rig.tensor));
+  EXPECT_EQ(rig.tensor.codec.receiver_step(1, 0), 7u);
 }
 
 TEST(StateUpkeep, AFailedOpLosesTheStreamsOfBothDirections) {
@@ -282,6 +312,9 @@ TEST(StateUpkeep, WhereARankHasLeftTheResidualIsInDoubt) {
 
 class StateMoveTest : public ::testing::Test {
  protected:
+  explicit StateMoveTest(const char* recipe = kResidual, codec::Memory memory = codec::Memory::ef)
+      : rig(2, recipe), part(memory, 1.0f, rig.shape(), rig.tensor.id), room(part.bytes()) {}
+
   event::StateMoved move(bool imports) {
     StateMove move{.part = part, .tensor = &rig.tensor, .room = room, .imports = imports};
     move.same_layout = true;
@@ -294,9 +327,14 @@ class StateMoveTest : public ::testing::Test {
   float* residual() { return rig.tensor.codec.sender(0); }
   bool is_own(std::uint64_t element) const { return (kOwnChunks >> element / kChunk & 1) != 0; }
 
-  Rig rig{2, kResidual};
-  StatePart part{codec::Memory::ef, 1.0f, rig.shape(), rig.tensor.id};
-  std::vector<std::byte> room{part.bytes()};
+  Rig rig;
+  StatePart part;
+  std::vector<std::byte> room;
+};
+
+class StreamMoveTest : public StateMoveTest {
+ protected:
+  StreamMoveTest() : StateMoveTest(kStreams, codec::Memory::diana) {}
 };
 
 TEST_F(StateMoveTest, ALaneMovesItsOwnChunksWhichAreOwedThen) {
@@ -312,6 +350,17 @@ TEST_F(StateMoveTest, ALaneMovesItsOwnChunksWhichAreOwedThen) {
     const auto chunk = static_cast<std::uint32_t>(i / kChunk);
     ASSERT_EQ(rig.tensor.tuning->residual_pending(chunk) != 0, is_own(i)) << chunk;
   }
+}
+
+// Another node may have lost blocks of them since.
+TEST_F(StreamMoveTest, WhatHasBeenImportedBeginsAnewAsWhatHasBeenSent) {
+  rig.set_steps(9);
+  EXPECT_EQ(move(false).code, Errc::ok);
+  rig.upkeep.restart_streams(rig.tensor);
+  EXPECT_EQ(move(true).code, Errc::ok);
+  EXPECT_EQ(rig.tensor.codec.sender_step(0), 9u);
+  rig.upkeep.restart_streams(rig.tensor);
+  EXPECT_EQ(rig.restarted(), kOwnChunks);
 }
 
 TEST_F(StateMoveTest, IsInPartsAndEndsWhenAnOpBeginsBetweenThem) {

@@ -90,6 +90,7 @@ TEST(CodecState, AShiftMovesAsItsRecipeSays) {
 TEST(CodecState, CountsItsBytes) {
   constexpr std::uint64_t kFloats = 10 * sizeof(float);
   constexpr std::uint64_t kLevels = 3 * codec::kCodebookLevels * sizeof(float);
+  constexpr std::uint64_t kSteps = 9 * sizeof(std::uint64_t);  // of each node, chunk
   Shape announced = of_node(1);
   announced.announced = true;
   const struct {
@@ -104,9 +105,9 @@ TEST(CodecState, CountsItsBytes) {
       {"ef(lloyd:bits=2)", of_node(1), kFloats + kLevels},
       {"ef(lloyd:bits=2)", announced, 2 * (kFloats + kLevels)},
       // Its own streams; and of two other nodes their contributions to a third, and their results.
-      {"diana(qsgd:levels=7)", of_node(1), kFloats + 2 * kFloats * 2 / 3},
-      {"ef21(topk:p=0.1)", of_node(0), kFloats + 2 * kFloats * 2 / 3},
-      {"xordelta", of_node(2), kFloats + 2 * kFloats * 2 / 3},
+      {"diana(qsgd:levels=7)", of_node(1), kFloats + 2 * kFloats * 2 / 3 + kSteps},
+      {"ef21(topk:p=0.1)", of_node(0), kFloats + 2 * kFloats * 2 / 3 + kSteps},
+      {"xordelta", of_node(2), kFloats + 2 * kFloats * 2 / 3 + kSteps},
       {"raw", announced, 0},
   };
   for (const auto& one : cases) {
