@@ -8,8 +8,12 @@ namespace tern::collective {
 
 PairChunks::PairChunks(const shm::Sharding& sharding, const GroupShape& group,
                        const PairCounts* counts) noexcept
-    : sharding_(sharding), group_(&group), counts_(counts), ranks_(group.group_size()) {
-  first_round_ = (group.lane + sharding.lanes - sharding.lane(0)) % sharding.lanes;
+    : sharding_(sharding),
+      group_(&group),
+      counts_(counts),
+      ranks_(static_cast<std::uint16_t>(group.group_size())) {
+  const std::uint32_t first = (group.lane + sharding.lanes - sharding.lane(0)) % sharding.lanes;
+  first_round_ = static_cast<std::uint8_t>(first);
   for (const std::uint32_t from : group.ranks[group.node]) {
     for (std::uint32_t to = 0; to < ranks_; ++to) {
       const std::uint32_t chunks = chunks_in(elements(from, to));
@@ -71,19 +75,57 @@ std::uint32_t PairChunks::turn_of(std::uint32_t index) const noexcept {
   return first;
 }
 
+bool PairChunks::has_chunk(const Place& place) const noexcept {
+  return chunks_in(elements(sender_at(place), receiver_at(place))) > place.turn;
+}
+
+std::uint32_t PairChunks::number_at(const Place& place) const noexcept {
+  const std::uint64_t round = first_round_ + std::uint64_t{place.turn} * sharding_.lanes;
+  return static_cast<std::uint32_t>((round * ranks_ + sender_at(place)) * ranks_ +
+                                    receiver_at(place));
+}
+
+void PairChunks::go_on(Place& place) const noexcept {
+  if (++place.from < group_->local_ranks()) return;
+  place.from = 0;
+  if (++place.to < receivers_at(place).size()) return;
+  place.to = 0;
+  if (++place.step < group_->nodes()) return;
+  place.step = 0;
+  ++place.turn;
+}
+
+void PairChunks::go_back(Place& place) const noexcept {
+  if (place.from-- > 0) return;
+  place.from = static_cast<std::uint8_t>(group_->local_ranks() - 1);
+  if (place.to-- > 0) return;
+  if (place.step-- == 0) {
+    place.step = static_cast<std::uint8_t>(group_->nodes() - 1);
+    --place.turn;
+  }
+  place.to = static_cast<std::uint8_t>(receivers_at(place).size() - 1);
+}
+
 std::uint32_t PairChunks::chunk(std::uint32_t, std::uint32_t index) const noexcept {
-  const std::uint32_t turn = turn_of(index);
-  std::uint32_t left = index - before_turn(turn);
-  for (std::uint32_t step = 0; step < group_->nodes(); ++step) {
-    const std::uint32_t node = (group_->node + step) % group_->nodes();
-    for (const std::uint32_t to : group_->ranks[node]) {
-      for (const std::uint32_t from : group_->ranks[group_->node]) {
-        if (chunks_in(elements(from, to)) <= turn) continue;
-        if (left-- > 0) continue;
-        const std::uint64_t round = first_round_ + std::uint64_t{turn} * sharding_.lanes;
-        return static_cast<std::uint32_t>((round * ranks_ + from) * ranks_ + to);
-      }
+  Place place = last_;
+  const std::uint32_t distance = std::max(index, place.index) - std::min(index, place.index);
+  // Where few pairs have chunks left, each step is a walk through a turn.
+  constexpr std::uint32_t kNear = 16;
+  if (distance > kNear) {
+    place = {.turn = turn_of(index)};
+    place.index = before_turn(place.turn);
+  }
+  while (place.index > index) {
+    go_back(place);
+    if (has_chunk(place)) --place.index;
+  }
+  for (; place.turn < turns_; go_on(place)) {
+    if (!has_chunk(place)) continue;
+    if (place.index == index) {
+      last_ = place;
+      return number_at(place);
     }
+    ++place.index;
   }
   return kNoSlot;
 }

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <vector>
 
 #include "collective/group_shape.h"
 #include "collective/pair_counts.h"
@@ -28,7 +29,8 @@ class PairChunks {
   std::uint32_t received_from(std::uint32_t node) const noexcept;
   // The number of the index-th chunk of this node: in turns, of which each has a chunk for every
   // node, from this one on. So links share what this node sends, and all do not send to one at a
-  // time. REQUIRES: node is this one, index < owned(node).
+  // time. Asked for one near the last one, it walks from there, so that all of an op cost about
+  // one walk through the turns. REQUIRES: node is this one, index < owned(node).
   std::uint32_t chunk(std::uint32_t node, std::uint32_t index) const noexcept;
   // Whether `node` has such a chunk for this one.
   bool has(std::uint32_t node, std::uint32_t chunk) const noexcept;
@@ -42,6 +44,29 @@ class PairChunks {
   std::uint32_t size(std::uint32_t chunk) const noexcept;
 
  private:
+  // A pair of ranks in one turn, which may have no chunk in it. Small, as there is one for each op
+  // that a node may be ahead: a group has 64 nodes, and a node 64 ranks.
+  struct Place {
+    std::uint32_t index = 0;  // chunks of this node before it
+    std::uint32_t turn = 0;
+    std::uint8_t step = 0;          // from this node to the receiver's
+    std::uint8_t to = 0, from = 0;  // among the ranks of their nodes
+  };
+  std::uint32_t sender_at(const Place& place) const noexcept {
+    return group_->ranks[group_->node][place.from];
+  }
+  std::uint32_t receiver_at(const Place& place) const noexcept {
+    return receivers_at(place)[place.to];
+  }
+  const std::vector<std::uint32_t>& receivers_at(const Place& place) const noexcept {
+    return group_->ranks[(group_->node + place.step) % group_->nodes()];
+  }
+  bool has_chunk(const Place& place) const noexcept;
+  std::uint32_t number_at(const Place& place) const noexcept;
+  void go_on(Place& place) const noexcept;
+  // REQUIRES: it is not the first.
+  void go_back(Place& place) const noexcept;
+
   // kNoSlot: the rank is on another node.
   std::uint32_t local(std::uint32_t rank) const noexcept;
   std::uint64_t elements(std::uint32_t from, std::uint32_t to) const noexcept;
@@ -61,10 +86,11 @@ class PairChunks {
   shm::Sharding sharding_{};
   const GroupShape* group_ = nullptr;
   const PairCounts* counts_ = nullptr;
-  std::uint32_t ranks_ = 1;
   std::uint32_t owned_ = 0;
   std::uint32_t turns_ = 0;  // chunks of the pair that has most
-  std::uint64_t first_round_ = 0;
+  std::uint16_t ranks_ = 1;
+  std::uint8_t first_round_ = 0;  // of as many as there are lanes
+  mutable Place last_;            // that chunk() has found
 };
 
 }  // namespace tern::collective

@@ -168,6 +168,28 @@ TEST(PairChunks, AreSentToAllByTurns) {
   }
 }
 
+TEST(PairChunks, AreTheSameInWhateverOrderTheyAreAskedFor) {
+  std::mt19937_64 random(14);
+  for (int trial = 0; trial < 200; ++trial) {
+    SCOPED_TRACE(testing::Message() << "trial " << trial);
+    const Group group = draw(random);
+    const GroupShape shape = group.shape(0, 0);
+    PairCounts counts(shape);
+    for (std::uint32_t i = 0; i < group.ranks[0].size(); ++i) {
+      counts.say(i, group.counts_of(group.ranks[0][i]));
+    }
+    const PairChunks chunks(group.sharding(group.ranks[0][0]), shape,
+                            group.equal ? nullptr : &counts);
+    std::vector<std::uint32_t> in_order;
+    for (std::uint32_t i = 0; i < chunks.owned(0); ++i) in_order.push_back(chunks.chunk(0, i));
+    EXPECT_EQ(chunks.chunk(0, chunks.owned(0)), kNoSlot);
+    for (std::uint32_t i = 0; i < 4 * chunks.owned(0); ++i) {
+      const auto index = static_cast<std::uint32_t>(random() % chunks.owned(0));
+      ASSERT_EQ(chunks.chunk(0, index), in_order[index]);
+    }
+  }
+}
+
 TEST(PairChunks, BothEndsAgreeOnChunksOfOneSize) {
   std::mt19937_64 random(12);
   for (int round = 0; round < 500; ++round) {
