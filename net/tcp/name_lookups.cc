@@ -76,7 +76,13 @@ class NameLookups::Shared : public std::enable_shared_from_this<Shared> {
 
   void hasten(const std::string& name, std::uint64_t user) {
     const std::lock_guard lock(mutex_);
-    enqueue(user, {name, kNobody});
+    if (find(name) != nullptr) return;
+    const auto of = users_.find(user);
+    if (of != users_.end()) drop_unneeded(of->second);
+    const bool waits =
+        of != users_.end() && std::any_of(of->second.waiting.begin(), of->second.waiting.end(),
+                                          [&](const Wanted& one) { return one.name == name; });
+    if (!waits) enqueue(user, {name, kNobody});
   }
 
   void end() {

@@ -156,6 +156,19 @@ TEST_F(NameLookupsTest, AnotherUserHastensWhatWaitsForTheFirst) {
   EXPECT_EQ(shared.wait().addresses.size(), 1u);
 }
 
+// A daemon asks for more speed with each join that waits for the name.
+TEST_F(NameLookupsTest, HowOftenANameIsHastenedTakesNoPlacesOfOthers) {
+  Wish slow(lookups_, "slow", kAlice);
+  names_->wait_for("slow");
+  for (int i = 0; i < 200; ++i) lookups_.hasten("slow", kAlice);
+  Wish quick(lookups_, "quick", kAlice);
+  names_->let("slow");
+  EXPECT_EQ(slow.wait().addresses.size(), 1u);
+  const NameLookups::Answer answer = quick.wait();
+  EXPECT_EQ(answer.addresses.size(), 1u) << answer.trouble;
+  EXPECT_EQ(names_->times("slow"), 1);
+}
+
 TEST(NameLookups, EndsWhileALookUpIsStuck) {
   const auto names = std::make_shared<GatedNames>();
   {
