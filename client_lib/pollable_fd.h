@@ -10,11 +10,14 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
+#include <cstddef>
 #include <cstdint>
 
 #include "base/fd.h"
 #include "base/result.h"
+#include "shm/wakeup.h"
 
 namespace tern::client_lib {
 
@@ -45,15 +48,33 @@ class PollableFd {
     (void)rc;
   }
 
+  // Takes the bytes that lanes have sent, and asks for the next one where a lane has taken the last
+  // request. True: it has completed something that is to be looked for now.
+  bool rearm(shm::SegmentHeader& header, int notify_fd) noexcept {
+    // A lane takes the request before it sends its byte, which may come when another request is
+    // out. Before the look at that: its own byte is not to be taken as an earlier one.
+    if (awaited_ > 0) take(shm::drain_notify(notify_fd));
+    if (shm::notify_armed(header)) return false;
+    awaited_ += is_armed_ ? 1 : 0;
+    take(shm::drain_notify(notify_fd));
+    shm::arm_notify(header);
+    is_armed_ = true;
+    return true;
+  }
+
   void close_fds() noexcept {
     epoll_.reset();
     level_.reset();
   }
 
  private:
+  void take(std::size_t bytes) noexcept { awaited_ -= std::min(awaited_, bytes); }
+
   Fd epoll_;
   Fd level_;
   bool readable_ = false;
+  bool is_armed_ = false;
+  std::size_t awaited_ = 0;  // bytes of requests that were taken
 };
 
 }  // namespace tern::client_lib

@@ -62,8 +62,9 @@ Result<shm::WelcomePacket> Questions::hello(const ConnectOptions& options, Deadl
 
 void Questions::goodbye() {
   const auto question = shm::make_packet<shm::PacketHeader>(shm::PacketKind::goodbye, 0);
+  const std::int64_t most_ms = timeout_ms_ < 0 ? kGoodbyeMs : std::min(kGoodbyeMs, timeout_ms_);
   (void)requests_.ask<shm::DonePacket>(question, shm::PacketKind::done,
-                                       Deadline::after_ms(std::min(kGoodbyeMs, timeout_ms_)));
+                                       Deadline::after_ms(most_ms));
 }
 
 Result<shm::GroupMintedPacket> Questions::mint() {

@@ -236,11 +236,7 @@ void Client::notice_loss() noexcept {
 // completed before is found by the poll and shown by the level.
 void Client::refresh_pollable() noexcept {
   if (!pollable_) return;
-  if (!lost_.load() && !shm::notify_armed(segment_.header())) {
-    shm::drain_notify(notify_.get());
-    shm::arm_notify(segment_.header());
-    poll_completions();
-  }
+  if (!lost_.load() && pollable_->rearm(segment_.header(), notify_.get())) poll_completions();
   pollable_->set_level(unreported_ > 0 || lost_.load());
 }
 

@@ -90,12 +90,15 @@ void wake_sleepers(SegmentHeader& header) noexcept {
   futex_wake(header.doorbell);
 }
 
-void drain_notify(int notify_fd) noexcept {
+std::size_t drain_notify(int notify_fd) noexcept {
   char bytes[64];
+  std::size_t all = 0;
   ssize_t got = 0;
   do {
     got = ::recv(notify_fd, bytes, sizeof bytes, MSG_DONTWAIT);
+    if (got > 0) all += static_cast<std::size_t>(got);
   } while (got == static_cast<ssize_t>(sizeof bytes) || (got < 0 && errno == EINTR));
+  return all;
 }
 
 }  // namespace tern::shm

@@ -74,7 +74,7 @@ inline bool notify_armed(SegmentHeader& header) noexcept {
   return std::atomic_ref<std::uint32_t>(header.fd_armed).load(std::memory_order_seq_cst) == 1;
 }
 
-// Takes the bytes of ring_doorbell.
-void drain_notify(int notify_fd) noexcept;
+// Takes the bytes of ring_doorbell; returns how many there were.
+std::size_t drain_notify(int notify_fd) noexcept;
 
 }  // namespace tern::shm

@@ -127,6 +127,18 @@ TEST(Connect, SaysGoodbye) {
   daemon.await_requests(shm::PacketKind::goodbye, 1);
 }
 
+TEST(Connect, AGoodbyeThatNobodyAnswersIsNotWaitedForForEver) {
+  FakeDaemon daemon;
+  tern_connect_options options = TERN_CONNECT_OPTIONS_INIT;
+  options.socket_path = daemon.path().c_str();
+  options.timeout_ms = TERN_FOREVER;
+  tern_client* client = nullptr;
+  ASSERT_EQ(tern_connect(&options, &client), TERN_OK);
+  daemon.set_answers(Answers::none);
+  tern_disconnect(client);
+  EXPECT_EQ(daemon.request_count(shm::PacketKind::goodbye), 1u);
+}
+
 TEST(ErrorText, EveryCodeHasOneAndAForeignNumberIsHarmless) {
   for (tern_status status = TERN_OK; status <= TERN_ERR_INTERNAL; ++status) {
     EXPECT_GT(std::strlen(tern_strerror(status)), 0u);

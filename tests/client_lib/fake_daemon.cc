@@ -436,11 +436,9 @@ void FakeDaemon::inject(std::uint32_t lane, const shm::CompletionEntry& entry) {
   push(*sessions_.back(), lane, entry);
 }
 
-void FakeDaemon::corrupt_completion_ring(std::uint32_t lane) {
+void FakeDaemon::with_last_client(const std::function<void(shm::Segment&, int)>& use) {
   const std::lock_guard lock(mutex_);
-  shm::SegmentHeader& header = sessions_.back()->segment.header();
-  std::atomic_ref<std::uint64_t>(header.lanes[lane].completion.tail).store(1u << 30);
-  shm::ring_doorbell(header, sessions_.back()->notify.get());
+  use(sessions_.back()->segment, sessions_.back()->notify.get());
 }
 
 void FakeDaemon::set_cores_are_few(bool few) {

@@ -4,6 +4,7 @@
 // copying its input to its output, chunk by chunk on the lane that owns the chunk. What it does
 // instead can be changed at any time by the test.
 
+#include <atomic>
 #include <condition_variable>
 #include <cstdint>
 #include <functional>
@@ -85,7 +86,15 @@ class FakeDaemon {
   void with_held(const std::function<void(shm::Segment&, const Seen&)>& use);
   void complete_held_on_lane(std::uint32_t lane, Errc status, const char* detail);
   void inject(std::uint32_t lane, const shm::CompletionEntry& entry);
-  void corrupt_completion_ring(std::uint32_t lane);
+  // With its segment and its end of the notify pair.
+  void with_last_client(const std::function<void(shm::Segment&, int)>& use);
+  void corrupt_completion_ring(std::uint32_t lane) {
+    with_last_client([lane](shm::Segment& segment, int notify_fd) {
+      auto& tail = segment.header().lanes[lane].completion.tail;
+      std::atomic_ref<std::uint64_t>(tail).store(1u << 30);
+      shm::ring_doorbell(segment.header(), notify_fd);
+    });
+  }
   void set_cores_are_few(bool few);  // in the segments of all clients
   // Does nothing while the test does what is given.
   void hold(const std::function<void()>& meanwhile) {

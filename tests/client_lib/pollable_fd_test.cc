@@ -1,5 +1,8 @@
 #include <gtest/gtest.h>
 #include <poll.h>
+#include <sys/socket.h>
+
+#include <atomic>
 
 #include "tests/client_lib/fixture.h"
 
@@ -48,6 +51,28 @@ TEST_F(Pollable, ShowsAnEndThatATestOfAnotherTicketHasFound) {
   EXPECT_EQ(tern_test(client, second), TERN_ERR_TIMEOUT);
   EXPECT_TRUE(readable());
   EXPECT_EQ(tern_test(client, first), TERN_ERR_CANCELLED);
+  EXPECT_FALSE(readable());
+}
+
+TEST_F(Pollable, IsQuietAgainWhereTheByteOfALaneComesLate) {
+  const tern_ticket ticket = submit_any();
+  daemon.await_entries(1);
+  EXPECT_EQ(tern_test(client, ticket), TERN_ERR_TIMEOUT);
+  daemon.with_last_client([](shm::Segment& segment, int) {
+    std::atomic_ref<std::uint32_t>(segment.header().fd_armed).store(0);
+  });
+  EXPECT_EQ(tern_test(client, ticket), TERN_ERR_TIMEOUT);
+  EXPECT_FALSE(readable());
+  daemon.with_last_client([](shm::Segment&, int notify_fd) {
+    const char byte = 1;
+    EXPECT_EQ(::send(notify_fd, &byte, 1, MSG_NOSIGNAL), 1);
+  });
+  EXPECT_TRUE(readable());
+  EXPECT_EQ(tern_test(client, ticket), TERN_ERR_TIMEOUT);
+  EXPECT_FALSE(readable());
+  daemon.complete_held();
+  EXPECT_TRUE(readable(-1));
+  EXPECT_EQ(tern_test(client, ticket), TERN_OK);
   EXPECT_FALSE(readable());
 }
 

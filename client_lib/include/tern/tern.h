@@ -244,6 +244,8 @@ TERN_API tern_status tern_tensor_get_stats(tern_tensor* tensor, tern_tensor_stat
  *
  * tern_tensor_state_bytes: how many bytes this node's part has, its header included.
  * tern_tensor_export_state: writes the part to memory of `capacity` bytes and its length to *bytes.
+ * As much of the arena must be free as `capacity` says, which may be what tern_tensor_state_bytes
+ * gives.
  * tern_tensor_import_state: replaces the state of the tensor. Import on every node, and begin no
  * operation before all nodes have imported (tern_barrier). If nodes and ranks are placed as they
  * were at the export, each node needs its own part only; further parts do no harm. In another
