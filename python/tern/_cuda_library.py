@@ -95,6 +95,11 @@ class CudaLibrary:
         status: int = getattr(self._c, name)(*arguments)
         return status
 
+    def call_for(self, statuses: list[int], name: str, *arguments: Any) -> None:
+        """Adds the status of a function that says something once. No statement lies between the
+        call and that, where a signal's handler would raise."""
+        statuses.extend(map(getattr(self._c, name), *((argument,) for argument in arguments)))
+
     def check(self, name: str, *arguments: Any) -> None:
         """Calls a function, and raises its failure."""
         status = self.call(name, *arguments)

@@ -47,24 +47,32 @@ def connect(job: str | None, arena_bytes: int, timeout: float | None) -> Client:
         return Client(socket, job=job, arena_bytes=arena_bytes, timeout=timeout)
 
 
-def _start(folder: pathlib.Path) -> None:
-    """Starts the keeper and returns when its daemon serves."""
-    daemon = program("ternd")
+def _start_keeper(folder: pathlib.Path, daemon: str,
+                  says_ready: int) -> subprocess.Popen[bytes]:
     idle_seconds = os.environ.get("TERN_IDLE_SECONDS", _DEFAULT_IDLE_SECONDS)
     package = str(pathlib.Path(__file__).resolve().parent.parent)
     path = os.pathsep.join(filter(None, [package, os.environ.get("PYTHONPATH")]))
-    ready, says_ready = os.pipe()
-    try:
-        keeper = subprocess.Popen(
+    with (folder / "keeper.log").open("wb") as log:
+        return subprocess.Popen(
             [sys.executable, "-m", "tern._keeper", folder, daemon, idle_seconds, str(says_ready)],
-            stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
-            stderr=(folder / "keeper.log").open("wb"), start_new_session=True,
-            pass_fds=[says_ready],
+            stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=log,
+            start_new_session=True, pass_fds=[says_ready],
             # NumPy comes with the package and is of no use to the keeper; nor are its threads.
             env={**os.environ, "PYTHONPATH": path, "OPENBLAS_NUM_THREADS": "1"})
-    finally:
-        os.close(says_ready)
+
+
+def _start(folder: pathlib.Path) -> None:
+    """Starts the keeper and returns when its daemon serves."""
+    daemon = program("ternd")
+    ready, says_ready = os.pipe()
     with open(ready, "rb", buffering=0) as answers:
+        try:
+            keeper = _start_keeper(folder, daemon, says_ready)
+        except OSError as error:
+            raise LaunchError(
+                f"no daemon listens, and {daemon} cannot be started: {error}") from error
+        finally:
+            os.close(says_ready)
         try:
             answer = read_to_end(answers).decode(errors="replace")
         except BaseException:

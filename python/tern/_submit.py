@@ -68,13 +68,20 @@ def start(group: Group, function: Callable[..., int], arguments: tuple[Any, ...]
     client, number = group.client, ctypes.c_uint64()
     if client._adopted:
         client._sweep()
-    status = function(group._live(), *arguments, ctypes.byref(number))
-    if status == WouldBlockError.status:
-        client._sweep(wanted=True)
+    try:
         status = function(group._live(), *arguments, ctypes.byref(number))
-    if status != structs.OK:
-        raise client._library.failure(status)
-    return Ticket(group, number.value, result, keeps)
+        if status == WouldBlockError.status:
+            client._sweep(wanted=True)
+            status = function(group._live(), *arguments, ctypes.byref(number))
+        if status != structs.OK:
+            raise client._library.failure(status)
+        return Ticket(group, number.value, result, keeps)
+    except BaseException:
+        # A signal's handler has raised when the operation had begun. That goes on, and uses its
+        # memory.
+        if number.value:
+            client._adopt(number.value, (result, keeps, group._place))
+        raise
 
 
 def prepare(group: Group, call: Call) -> Prepared:

@@ -20,7 +20,7 @@ from ._library import library
 from ._notifier import Notifier
 from ._places import SYSTEM_SOCKET
 from .arrays import Array, numpy_dtype
-from .errors import ClosedError, ForkedError, WaitTimeoutError
+from .errors import ClosedError, ForkedError, UnknownTicketError, WaitTimeoutError
 from .group import Group
 from .statistics import NodeStats, stats
 
@@ -204,7 +204,7 @@ class Client:
             status = self._library.tern_test(connection, number)
             if status == WaitTimeoutError.status:
                 self._adopted.append((number, keeps))
-            elif status != structs.OK:
+            elif status not in (structs.OK, UnknownTicketError.status):
                 _log.warning("an operation whose ticket was dropped failed: %s",
                              self._library.failure(status))
 

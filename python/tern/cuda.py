@@ -371,13 +371,17 @@ class _Operation:
                 return True
             assert self._bound is not None
             device = self._bound._device
-            status = device._library.call("tern_cuda_wait", self._handle, self._number, timeout_ms)
-            if status == WaitTimeoutError.status:
-                return False
-            self.error = None if status == structs.OK else device._library.failure(status)
-            self._ended, self._bound = True, None
-            _in_flight.discard(self)
-            return True
+            statuses: list[int] = []
+            try:
+                device._library.call_for(statuses, "tern_cuda_wait", self._handle, self._number,
+                                         timeout_ms)
+            finally:
+                if statuses and statuses[0] != WaitTimeoutError.status:
+                    self.error = (None if statuses[0] == structs.OK else
+                                  device._library.failure(statuses[0]))
+                    self._ended, self._bound = True, None
+                    _in_flight.discard(self)
+            return self._ended
 
 
 _in_flight: set[_Operation] = set()

@@ -131,15 +131,23 @@ class Ticket:
             self._lock.release()
 
     def _report(self, timeout_ms: int) -> None:
+        statuses: list[int] = []
         try:
-            library = self._client._library
-            status = library.tern_wait(self._client._live(), self._number, timeout_ms)
-            if status == WaitTimeoutError.status:
-                return
-            self._error = None if status == structs.OK else library.failure(status)
+            connection = self._client._live()
+            # C says once how it has ended. A signal's handler raises between two statements, mostly
+            # as soon as C returns, so none comes between the answer and its being kept.
+            statuses.extend(map(self._client._library.tern_wait, (connection,), (self._number,),
+                                (timeout_ms,)))
         except TernError as error:  # closed meanwhile
-            self._error = error
-        self._state = _SUCCEEDED if self._error is None else _FAILED
+            self._keep_end(error)
+        finally:
+            if statuses and statuses[0] != WaitTimeoutError.status:
+                self._keep_end(None if statuses[0] == structs.OK else
+                               self._client._library.failure(statuses[0]))
+
+    def _keep_end(self, error: Exception | None) -> None:
+        self._error = error
+        self._state = _SUCCEEDED if error is None else _FAILED
         self._keeps = ()
         self._group = None
 

@@ -371,9 +371,21 @@ def test_ctrl_c_ends_a_wait_and_a_join(node):
         "group_id, other = client.mint(), tern.Client(sys.argv[1])\n"
         "joined = []\n"
         "threading.Thread(target=lambda: joined.append(other.join(group_id, 1, 2))).start()\n"
-        "ticket = client.join(group_id, 0, 2).barrier()\n"
+        "group = client.join(group_id, 0, 2)\n"
+        "ticket = group.barrier()\n"
         "interrupted(ticket.wait)\n"
+        # The end comes when the signal has come, and before anybody has seen it.
+        "def interrupt_and_end():\n"
+        "    os.kill(os.getpid(), signal.SIGINT)\n"
+        "    for _ in range(2): joined[0].barrier().wait()\n"
+        "second = group.barrier()\n"
+        "try:\n"
+        "    threading.Timer(0.1, interrupt_and_end).start()\n"
+        "    second.wait()\n"
+        "except KeyboardInterrupt: print('interrupted')\n"
+        "ticket.wait(60)\n"
+        "second.wait(60)\n"
         "other.disconnect()\n")
     done = subprocess.run([sys.executable, "-c", source, node.socket], capture_output=True,
                           text=True, check=False)
-    assert (done.stdout, done.stderr, done.returncode) == ("interrupted\n" * 2, "", 0)
+    assert (done.stdout, done.stderr, done.returncode) == ("interrupted\n" * 3, "", 0)

@@ -15,6 +15,7 @@ from cluster import wait_for_end
 from jobs import free_port
 from tern import launched
 from tern._control import ask
+from tern.errors import LaunchError
 from tern.launched import place
 
 PACKAGE = pathlib.Path(tern.__file__).parent.parent
@@ -63,6 +64,17 @@ def test_connect_starts_a_daemon_that_ends_when_idle_and_leaves_nothing(home):
         assert daemon_pid(home) != pid
         pid = daemon_pid(home)
     wait_for_end(pid)
+
+
+def test_a_daemon_that_cannot_be_started_leaves_nothing_open(home):
+    (home / "keeper.log").mkdir(parents=True)
+    home.chmod(0o700)
+    with pytest.raises(LaunchError, match="keeper.log"):
+        tern.connect()
+    open_before = os.listdir("/proc/self/fd")
+    with pytest.raises(LaunchError):
+        tern.connect()
+    assert len(os.listdir("/proc/self/fd")) == len(open_before)
 
 
 def test_programs_that_start_at_once_find_one_daemon(home, monkeypatch):

@@ -99,7 +99,14 @@ class TernWork(dist.Work):
                 # raises is a failure to both.
                 self._future = base.then(lambda done: done.wait())
         if base is not None:
-            self._watch(base)
+            try:
+                self._watch(base)
+            except BaseException as error:
+                with self._lock:
+                    self._future = None  # nobody would complete it: the next call tries again
+                if isinstance(error, Exception):
+                    base.set_exception(error)  # another thread may have it already
+                raise
         return self._future
 
     def source_rank(self) -> int:
@@ -127,8 +134,14 @@ class TernWork(dist.Work):
         this function counts."""
         with self._lock:
             seen, self._is_watched = self._is_watched, True
-        if not seen:
+        if seen:
+            return
+        try:
             self._when_tickets_end(ended)
+        except BaseException:
+            with self._lock:
+                self._is_watched = False  # nobody sees the end: the next call tries again
+            raise
 
     def synchronize(self) -> None:
         """Does nothing: there is no stream on the processor."""

@@ -1,6 +1,8 @@
 """The Work of an operation, and the future that C++ and callbacks use."""
 
 import datetime
+import errno
+import threading
 
 import pytest
 import torch
@@ -42,6 +44,32 @@ def test_a_wait_has_a_limit_and_the_operation_goes_on(two_nodes):
             started.source_rank()
 
     run_ranks(two_nodes, 2, work)
+
+
+def test_an_end_is_told_where_the_first_try_to_hear_of_it_failed(two_nodes):
+    def work(rank):
+        if rank == 1:
+            _store().wait(["tried"])
+        first, second = (dist.all_reduce(torch.ones(2), async_op=True) for _ in range(2))
+        told = threading.Event()
+
+        def fails(_client):
+            raise OSError(errno.EMFILE, "Too many open files")
+
+        if rank == 0:
+            with pytest.MonkeyPatch.context() as patch:
+                patch.setattr(tern.Client, "_notifier", fails)
+                with pytest.raises(OSError):
+                    first.get_future()
+                with pytest.raises(OSError):
+                    second.watch(told.set)
+            _store().set("tried", "yes")
+        second.watch(told.set)
+        told.wait()
+        return first.get_future().wait()[0].tolist()
+
+    for found in run_ranks(two_nodes, 2, work):
+        assert found == [2.0, 2.0]
 
 
 def test_a_callback_may_wait_for_the_next_operation(two_nodes):
