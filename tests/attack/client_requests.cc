@@ -123,6 +123,44 @@ void many_regions(Assault& assault) {
   }
 }
 
+// Ops that never begin, and all the regions in which their inputs lie are wanted back.
+void regions_in_use(Assault& assault) {
+  constexpr int kRegions = 16;
+  constexpr std::uint64_t kOps = 64;  // of a group, and a few are refused where there is less room
+  auto create = shm::make_packet<shm::RegionCreatePacket>(shm::PacketKind::region_create, 5);
+  create.bytes = 64 << 10;
+  auto of_one = shm::make_packet<shm::RegionPacket>(shm::PacketKind::region_open, 6);
+  const auto say = [&of_one](HostileClient& client, shm::PacketKind kind, int region) {
+    of_one.header.kind = static_cast<std::uint16_t>(kind);
+    of_one.region = static_cast<std::uint32_t>(region);
+    return client.socket().send(shm::packet_bytes(of_one));
+  };
+  while (assault.goes_on()) {
+    HostileClient client(assault.target.socket);
+    HostileClient other(assault.target.socket);
+    if (!enter(client) || !enter(other)) continue;
+    const std::uint64_t group = join_two(client, other);
+    if (group == 0) continue;
+    for (int region = 1; region <= kRegions; ++region) {
+      if (!ask<shm::RegionCreatedPacket>(client, create)) break;
+      if (!say(client, shm::PacketKind::region_open, region) || !client.receive()) break;
+    }
+    for (std::uint64_t use = 0; use < kOps; ++use) {
+      auto entry = HostileClient::good_entry(group, use);
+      entry.input_region = static_cast<std::uint32_t>(1 + use % kRegions);
+      client.submit(entry);
+    }
+    for (int i = 0; i < 20 && assault.goes_on(); ++i) {
+      for (int region = 1; region <= kRegions; ++region) {
+        say(client, shm::PacketKind::region_free, region);
+      }
+      ::poll(nullptr, 0, 1);
+      client.forget_completions();
+      if (!client.drain()) break;
+    }
+  }
+}
+
 // As many as the socket takes: they have no answers that the client would have to read.
 void device_reports(Assault& assault) {
   HostileClient client(assault.target.socket);
@@ -148,6 +186,8 @@ constexpr Attack kAttacks[] = {
     {"kept_states", "state that is kept after its job counts as its user's", kept_states,
      Stage::kept_state},
     {"many_regions", "regions of one user have a bound, opened or not", many_regions},
+    {"regions_in_use", "regions that are wanted back wait where no lane looks for them",
+     regions_in_use},
     {"device_reports", "reports of devices, each with news, hold up nobody", device_reports},
     {"tensor_turnover", "codec state that comes and goes stops no lane", tensor_turnover},
 };

@@ -63,13 +63,9 @@ void failing_groups(Assault& assault) {
     HostileClient stays(assault.target.socket);
     HostileClient goes(assault.target.socket);
     if (!enter(stays) || !enter(goes)) continue;
-    const std::string id = mint(stays);
-    if (!stays.socket().send(shm::packet_bytes(join_packet(id, 0, 2)))) continue;
-    if (!ask<shm::GroupJoinedPacket>(goes, join_packet(id, 1, 2))) continue;
-    const auto packet = stays.receive();
-    shm::GroupJoinedPacket joined;
-    if (!packet || !shm::read_packet(packet->bytes, joined)) continue;
-    stays.submit(HostileClient::good_entry(joined.group, 0));
+    const std::uint64_t group = join_two(stays, goes);
+    if (group == 0) continue;
+    stays.submit(HostileClient::good_entry(group, 0));
     goes.socket().close();
     stays.completion(std::chrono::seconds(1));
   }

@@ -6,7 +6,9 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <span>
+#include <thread>
 #include <utility>
+#include <vector>
 
 #include "base/dtype.h"
 #include "tests/attack/attack.h"
@@ -191,6 +193,32 @@ void member_gatherings(Assault& assault) {
   }
 }
 
+// Groups of many nodes, all but one of them made up. Each is there until the next one has begun, so
+// that both have about as many links as one source may have.
+void member_crowds(Assault& assault) {
+  constexpr std::uint32_t kNodes = 60;
+  std::vector<std::unique_ptr<HostileMember>> last;
+  while (true) {
+    HostileClient client(assault.target.socket);
+    if (!enter(client)) continue;
+    while (assault.goes_on()) {
+      auto join = join_packet(mint(client), 0, kNodes);
+      join.timeout_ms = 2000;
+      if (!client.socket().send(shm::packet_bytes(join))) break;
+      std::vector<std::unique_ptr<HostileMember>> members;
+      std::vector<std::jthread> joins;
+      const std::uint64_t number = 1 + assault.below(1'000'000'000);
+      for (std::uint32_t rank = 1; rank < kNodes; ++rank) {
+        HostileMember& member = *members.emplace_back(std::make_unique<HostileMember>());
+        joins.emplace_back([=, &member] { member.join(join.id, number + rank, rank, kNodes); });
+      }
+      joins.clear();
+      if (!client.receive()) break;
+      last = std::move(members);
+    }
+  }
+}
+
 constexpr Attack kAttacks[] = {
     {"member_frames", "a member's frames are checked before they are believed", member_frames},
     {"member_promises", "a member that keeps no promise holds up only its own group",
@@ -199,6 +227,8 @@ constexpr Attack kAttacks[] = {
      "what a member never acknowledges ends its link, and takes no room of others", member_unacked},
     {"member_halves", "a frame that a member begins and never ends holds up only its own group",
      member_halves},
+    {"member_crowds", "of groups of many nodes a user has few, which hold bounded memory",
+     member_crowds},
     {"member_gatherings", "of a group one split gathers at a time, whatever a member says",
      member_gatherings},
 };

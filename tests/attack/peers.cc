@@ -96,6 +96,22 @@ void peer_joins(Assault& assault) {
   }
 }
 
+// Messages as large as they may be, in a form of which a parser has most to make.
+void peer_many_values(Assault& assault) {
+  constexpr std::size_t kMost = 900'000;
+  static constexpr std::string_view kParts[] = {"0,", "[],", "{},", "\"\","};
+  while (true) {
+    const auto peer = open_link(assault);
+    while (peer != nullptr && assault.goes_on()) {
+      std::string text = R"({"t":"join","more":[)";
+      const std::string_view part = kParts[assault.below(std::size(kParts))];
+      while (text.size() < kMost) text += part;
+      text += "0]}";
+      if (!peer->send(peer->control(text)) || !peer->drain()) break;
+    }
+  }
+}
+
 void peer_garbage(Assault& assault) {
   while (assault.goes_on()) {
     auto peer = assault.below(2) == 0 ? connect(assault) : open_link(assault);
@@ -191,6 +207,8 @@ constexpr Attack kAttacks[] = {
     {"lane_links", "links of no group hold bounded memory", lane_links},
     {"rdma_offers", "offers of RDMA that nobody takes hold bounded memory", rdma_offers},
     {"peer_joins", "one connection takes no place of other groups", peer_joins},
+    {"peer_many_values", "a message costs what its bytes cost, whatever it is made of",
+     peer_many_values},
     {"peer_garbage", "what is no frame ends its connection alone", peer_garbage},
     {"peer_half_frames", "memory is not promised to frames that have not come", peer_half_frames},
     {"peer_unread", "who does not read his answers holds bounded memory", peer_unread},

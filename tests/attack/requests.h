@@ -43,6 +43,16 @@ inline std::uint64_t join_alone(HostileClient& client) {
   return joined ? joined->group : 0;
 }
 
+// A group of these two; 0 if it is refused.
+inline std::uint64_t join_two(HostileClient& first, HostileClient& second) {
+  const std::string id = mint(first);
+  if (!first.socket().send(shm::packet_bytes(join_packet(id, 0, 2)))) return 0;
+  if (!ask<shm::GroupJoinedPacket>(second, join_packet(id, 1, 2))) return 0;
+  const auto packet = first.receive();
+  shm::GroupJoinedPacket joined;
+  return packet && shm::read_packet(packet->bytes, joined) ? joined.group : 0;
+}
+
 inline bool leave(HostileClient& client, std::uint64_t group) {
   auto leave = shm::make_packet<shm::GroupLeavePacket>(shm::PacketKind::group_leave, 5);
   leave.group = group;

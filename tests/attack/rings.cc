@@ -184,13 +184,9 @@ void unmatched_operations(Assault& assault) {
   for (int i = 0; i < 60; ++i) {
     auto other = std::make_unique<HostileClient>(assault.target.socket);
     if (!enter(*other)) break;
-    const std::string id = mint(client);
-    if (!client.socket().send(shm::packet_bytes(join_packet(id, 0, 2)))) break;
-    if (!ask<shm::GroupJoinedPacket>(*other, join_packet(id, 1, 2))) break;
-    const auto packet = client.receive();
-    shm::GroupJoinedPacket joined;
-    if (!packet || !shm::read_packet(packet->bytes, joined)) break;
-    groups.push_back(joined.group);
+    const std::uint64_t group = join_two(client, *other);
+    if (group == 0) break;
+    groups.push_back(group);
     idle.push_back(std::move(other));
   }
   for (std::uint64_t use = 0; assault.goes_on() && !groups.empty(); ++use) {

@@ -42,14 +42,9 @@ void lonely_splits(Assault& assault) {
   HostileClient splits(assault.target.socket);
   HostileClient other(assault.target.socket);
   if (!enter(splits) || !enter(other)) return;
-  const std::string id = mint(splits);
-  if (!splits.socket().send(shm::packet_bytes(join_packet(id, 0, 2)))) return;
-  if (!ask<shm::GroupJoinedPacket>(other, join_packet(id, 1, 2))) return;
-  const auto packet = splits.receive();
-  shm::GroupJoinedPacket joined;
-  if (!packet || !shm::read_packet(packet->bytes, joined)) return;
-  while (assault.goes_on()) {
-    const auto request = split_packet(joined.group, static_cast<std::int32_t>(assault.random()), 1);
+  const std::uint64_t group = join_two(splits, other);
+  while (group != 0 && assault.goes_on()) {
+    const auto request = split_packet(group, static_cast<std::int32_t>(assault.random()), 1);
     if (!splits.socket().send(shm::packet_bytes(request)) && !splits.receive()) return;
     if (!splits.drain()) return;
   }

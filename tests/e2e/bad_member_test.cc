@@ -212,7 +212,7 @@ TEST_F(BadMember, BreaksTheProtocolOfAnOp) {
                 announces,
                 strike,
                 TERN_ERR_PROTOCOL_ERROR,
-                "lost node 2 (127.0.0.1:1, ranks 2)",
+                "lost node 2 (127.0.0.1:3, ranks 2)",
                 "bad_frames"};
   };
   const std::vector<Case> cases{
@@ -307,7 +307,7 @@ TEST_F(BadMember, BreaksTheProtocolOfASmallOp) {
                   [flags, bytes](HostileMember& member, Op& op) {
                     announce(member, op, flags, std::vector<std::byte>(bytes));
                   },
-                  TERN_ERR_PROTOCOL_ERROR, "lost node 2 (127.0.0.1:1, ranks 2)", "bad_frames"});
+                  TERN_ERR_PROTOCOL_ERROR, "lost node 2 (127.0.0.1:3, ranks 2)", "bad_frames"});
   };
   const std::vector<Case> cases{
       breaks("a block shorter than its header", wire::kAnnounceBlock, wire::kBlockHeaderBytes - 1),
@@ -321,7 +321,7 @@ TEST_F(BadMember, BreaksTheProtocolOfASmallOp) {
 TEST_F(BadMember, BreaksTheProtocolOfAnnouncedChunks) {
   const auto breaks = [](const char* name, auto strike) {
     return by_chunks({name, false, strike, TERN_ERR_PROTOCOL_ERROR,
-                      "lost node 2 (127.0.0.1:1, ranks 2)", "bad_frames"});
+                      "lost node 2 (127.0.0.1:3, ranks 2)", "bad_frames"});
   };
   const auto announces = [](std::uint8_t flags, std::size_t bytes) {
     return [flags, bytes](HostileMember& member, Op& op) {
@@ -368,7 +368,7 @@ TEST_F(BadMember, SaysWhatIsNotSo) {
 // The connection is cut; the link would resume, but the member does not come back.
 TEST_F(BadMember, ReplaysAFrameOrStopsInItsMiddle) {
   const auto lost = [](const char* name, auto strike) {
-    return Case{name,        true, strike, TERN_ERR_PEER_LOST, "lost node 2 (127.0.0.1:1, ranks 2)",
+    return Case{name,        true, strike, TERN_ERR_PEER_LOST, "lost node 2 (127.0.0.1:3, ranks 2)",
                 "links_lost"};
   };
   const auto contribution = [](HostileMember& member, Op& op) {

@@ -1,5 +1,6 @@
 #include "tests/e2e/hostile_member.h"
 
+#include <cstdio>
 #include <cstring>
 
 #include "daemon/membership/control_frames.h"
@@ -16,18 +17,32 @@ using daemon::text_of;
 using nlohmann::json;
 using wire::FrameKind;
 
-const std::string kNonce(32, 'a');
+// Nobody listens at the ports of the first ranks.
+constexpr int kPortsOfNobody = 64;
+
+int port_of(const std::string& address) {
+  return std::stoi(address.substr(address.rfind(':') + 1));
+}
 
 }  // namespace
+
+// No other member's.
+std::string HostileMember::nonce() const {
+  char digits[33];
+  std::snprintf(digits, sizeof digits, "%032llx", static_cast<unsigned long long>(number_));
+  return digits;
+}
 
 json HostileMember::join_message(const std::string& uid, std::uint32_t size) const {
   return {{"t", "join"},
           {"uid", uid},
           {"rank", rank_},
           {"size", size},
-          {"nonce", kNonce},
+          {"nonce", nonce()},
           {"node", daemon::node_text(HostilePeer::hello_body(0, number_).node)},
-          {"address", "127.0.0.1:1"},  // nobody connects there: its node id is lower
+          // Nobody connects there: its node id is lower. Two nodes of one address would be one that
+          // has begun again.
+          {"address", "127.0.0.1:" + std::to_string(1 + rank_ % kPortsOfNobody)},
           {"lanes", 1},
           {"chunk_bytes", kChunkBytes},
           {"eager_bytes", eager_bytes_},
@@ -76,9 +91,9 @@ std::string HostileMember::join(const std::string& group_id, std::uint64_t node,
   const auto challenge = wait_for("challenge");
   if (!challenge) return "no challenge";
   const std::string proof = daemon::join_proof(
-      id_.secret, {uid, kNonce, text_of(*challenge, "challenge"), self, rank, std::int64_t{size}});
+      id_.secret, {uid, nonce(), text_of(*challenge, "challenge"), self, rank, std::int64_t{size}});
   const json proves = {
-      {"t", "proof"}, {"uid", uid}, {"rank", rank}, {"nonce", kNonce}, {"hmac", proof}};
+      {"t", "proof"}, {"uid", uid}, {"rank", rank}, {"nonce", nonce()}, {"hmac", proof}};
   conductor_->send(conductor_->control(proves.dump()));
   const auto members = wait_for("members");
   if (!members) return "no list of members";
@@ -104,8 +119,8 @@ std::string HostileMember::open_lanes(const json& members) {
       continue;
     }
     const std::string address = text_of(node, "address");
-    lanes_.back() =
-        std::make_unique<HostilePeer>(std::stoi(address.substr(address.rfind(':') + 1)));
+    if (port_of(address) <= kPortsOfNobody) continue;
+    lanes_.back() = std::make_unique<HostilePeer>(port_of(address));
     if (!lanes_.back()->hello(hello)) return "no link to " + address;
   }
   return "";
@@ -132,7 +147,7 @@ std::optional<HostilePeer::Received> HostileMember::wait_for(std::uint32_t node,
 std::optional<HostileMember::Op> HostileMember::wait_for_announcements() {
   std::optional<Op> op;
   for (std::uint32_t other = 0; other < nodes(); ++other) {
-    if (other == node_) continue;
+    if (lanes_[other] == nullptr) continue;
     const auto frame = wait_for(other, FrameKind::announce);
     if (!frame || frame->payload.size() < sizeof(wire::AnnounceBody)) return std::nullopt;
     op.emplace();

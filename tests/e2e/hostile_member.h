@@ -26,7 +26,8 @@ class HostileMember {
       : features_(features), eager_bytes_(eager_bytes) {}
 
   // Joins as the only rank of a node of its own, and returns when the epoch has begun. Empty, or
-  // what went wrong. `node` is any number that no other member has used.
+  // what went wrong. `node` is any number that no other member has used. Members of one group join
+  // at the same time, each in a thread of its own, and have no links to each other.
   std::string join(const std::string& group_id, std::uint64_t node, std::uint32_t rank,
                    std::uint32_t size);
 
@@ -37,7 +38,7 @@ class HostileMember {
   // Asks the coordinator to split the group, as if it had been split so often, and does not wait for
   // the answer. False: the coordinator has closed.
   bool split(std::int64_t sequence);
-  // Its link to the lane of another node.
+  // Its link to the lane of another node. REQUIRES: that is a daemon.
   HostilePeer& lane(std::uint32_t node) { return *lanes_[node]; }
 
   // What it knows of the op that the other nodes have announced.
@@ -57,6 +58,7 @@ class HostileMember {
   std::optional<nlohmann::json> wait_for(const std::string& type);
   std::string open_lanes(const nlohmann::json& members);
 
+  std::string nonce() const;
   nlohmann::json join_message(const std::string& uid, std::uint32_t size) const;
 
   std::uint64_t features_;
@@ -70,7 +72,8 @@ class HostileMember {
   std::uint32_t size_ = 0;
   std::string incarnation_;  // of the epoch
   std::unique_ptr<HostilePeer> conductor_;
-  std::vector<std::unique_ptr<HostilePeer>> lanes_;  // by node; null for this one
+  // By node; null for this one and for others that are no daemons.
+  std::vector<std::unique_ptr<HostilePeer>> lanes_;
 };
 
 }  // namespace tern::e2e
