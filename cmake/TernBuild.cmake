@@ -166,8 +166,18 @@ endfunction()
 
 # Seconds that the longest programs take, roughly: ctest begins with these, so that none runs alone at the end. What
 # runs one at a time (tests/e2e) begins before them.
-set(TERN_TEST_SECONDS sim_test 80 codec_test 70 net_tls_test 30 tuner_simulation_test 30 net_tcp_test 25
-    codec_device_test 22 net_faulty_test 20 sim_daemons_test 16 group_ops_test 16 shm_test 15)
+set(TERN_TEST_SECONDS sim_switched_schedule_test 180 codec_device_test 90 sim_client_blocks_test 90
+    sim_late_client_blocks_test 90 sim_test 80 codec_test 70 sim_late_test 40 net_tls_test 30
+    tuner_simulation_test 30 net_tcp_test 25 net_faulty_test 20 sim_daemons_test 16 sim_late_daemons_test 16
+    group_ops_test 16 shm_test 15)
+function(tern_test_cost name)
+  list(FIND TERN_TEST_SECONDS ${name} place)
+  if(NOT place EQUAL -1)
+    math(EXPR place "${place} + 1")
+    list(GET TERN_TEST_SECONDS ${place} seconds)
+    set_tests_properties(${name} PROPERTIES COST ${seconds})
+  endif()
+endfunction()
 
 # tern_test_program(<name> SOURCES ... DEPS ...): a GoogleTest program.
 function(tern_test_program name)
@@ -191,12 +201,7 @@ function(tern_test name)
   string(REGEX REPLACE "/.*" "" folder "${folder}")
   add_test(NAME ${name} COMMAND ${name})
   set_tests_properties(${name} PROPERTIES TIMEOUT ${arg_TIMEOUT} LABELS "${folder};${arg_LABELS}")
-  list(FIND TERN_TEST_SECONDS ${name} place)
-  if(NOT place EQUAL -1)
-    math(EXPR place "${place} + 1")
-    list(GET TERN_TEST_SECONDS ${place} seconds)
-    set_tests_properties(${name} PROPERTIES COST ${seconds})
-  endif()
+  tern_test_cost(${name})
 endfunction()
 
 # tern_test_on_gpu(<name> PROGRAM ... FILTER ...): cases of a test program on the first GPU of this machine. Where there
