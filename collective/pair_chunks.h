@@ -29,8 +29,9 @@ class PairChunks {
   std::uint32_t received_from(std::uint32_t node) const noexcept;
   // The number of the index-th chunk of this node: in turns, of which each has a chunk for every
   // node, from this one on. So links share what this node sends, and all do not send to one at a
-  // time. Asked for one near the last one, it walks from there, so that all of an op cost about
-  // one walk through the turns. REQUIRES: node is this one, index < owned(node).
+  // time. From the last one that was asked for it walks to one near it, so that all of them in order
+  // cost one walk through the turns; for one further away it looks through all pairs. REQUIRES: node
+  // is this one, index < owned(node).
   std::uint32_t chunk(std::uint32_t node, std::uint32_t index) const noexcept;
   // Whether `node` has such a chunk for this one.
   bool has(std::uint32_t node, std::uint32_t chunk) const noexcept;
