@@ -8,6 +8,7 @@
 #include "codec/accumulate.h"
 #include "codec/codec.h"
 #include "codec/draw_key.h"
+#include "codec/pay_back.h"
 #include "wire/block.h"
 
 namespace tern::blocks {
@@ -102,8 +103,11 @@ void Contributions::contribute(const Job& job) {
       return write_raw(job, encoded == Encoded::nonfinite);
     }
   }
-  // What loses nothing carries what is owed, in plain elements.
-  if (layout_.is_tuned() && sums && owes_[job.chunk.number] != 0 && pay_back(job)) return;
+  // What loses nothing carries what is owed, in plain elements. What two bytes have rounded away
+  // follows the scale, too.
+  const bool follows = job.terms.state_scale != 1.0f && dtype_bytes(layout_.dtype()) == 2;
+  const bool owes = owes_[job.chunk.number] != 0 || (follows && has_residual());
+  if (layout_.is_tuned() && sums && owes && pay_back(job)) return;
   if (codec::is_lossless(recipe_) && !looks && encode_lossless(job)) return;
   write_raw(job, false);
 }
@@ -141,14 +145,13 @@ Contributions::Encoded Contributions::encode_lossy(const Job& job) {
 bool Contributions::pay_back(const Job& job) {
   const std::span<float> owed = std::span(residual_).subspan(job.chunk.begin, job.chunk.elements);
   const auto values = floats_of(job);
-  if (codec::scan_max(values, owed.data(), job.terms.state_scale).nonfinite) return false;
-  for (std::size_t i = 0; i < owed.size(); ++i) {
-    floats_[i] = values[i] + job.terms.state_scale * owed[i];
-  }
+  const std::span<float> paid = std::span(floats_).first(owed.size());
+  if (values.data() != paid.data()) std::copy(values.begin(), values.end(), paid.begin());
+  const DType type = layout_.dtype();
+  if (!codec::pay_back({owed.data(), job.terms.state_scale, type, type}, paid)) return false;
   codec::from_f32(layout_.dtype(), floats_.data(), job.chunk.elements,
                   job.slot.data() + wire::kBlockHeaderBytes);
   write_raw_header(job, false);
-  std::fill(owed.begin(), owed.end(), 0.0f);
   owes_[job.chunk.number] = 0;
   return true;
 }

@@ -24,6 +24,17 @@ BlockCompletion elements_in(BlockForm form, std::size_t bytes, bool nonfinite = 
   return done;
 }
 
+bool has_nonfinite(std::span<const float> values) {
+  return codec::scan_max(values, nullptr, 1.0f).nonfinite;
+}
+
+// Values that leave, and are delivered, in the type of the tensor.
+codec::Owed carried_as(DType type) {
+  codec::Owed owed;
+  owed.carried = owed.delivered = type;
+  return owed;
+}
+
 }  // namespace
 
 // ---- Contributions ------------------------------------------------------------------------------
@@ -96,7 +107,7 @@ BlockCompletion BlockEncoder::encode(const BlockRequest& request) {
     const std::span<float> sum = blocks_.scratch_floats(1, part.elements);
     const auto input = values_.floats(op, part);
     std::copy(input.begin(), input.end(), sum.begin());
-    if (add_pending_residual(request, sum)) {
+    if (pay_back(request, carried_as(blocks_.dtype(op)), sum)) {
       codec::from_f32(blocks_.dtype(op), sum.data(), part.elements,
                       host_bytes(request.block).data());
       return elements_in(BlockForm::elements, blocks_.bytes(op, part));
@@ -135,10 +146,14 @@ BlockCompletion BlockEncoder::finish(const BlockRequest& request) {
   const std::span<float> sum{as_floats(host_bytes(request.sum).data()),
                              blocks_.part(op, request.number).elements};
   // What this node owes it has left out of a contribution, when another root kept the sum.
-  if (keeps_sums) {
-    return finish_exact(request, blocks_.reduction(op), !add_pending_residual(request, sum));
-  }
   const bool averages = blocks_.reduction(op) == Reduction::average;
+  if (keeps_sums) {
+    codec::Owed owed;
+    owed.delivered = blocks_.dtype(op);
+    if (averages) owed.share = 1.0f / static_cast<float>(blocks_.identity().size);
+    const bool paid = pay_back(request, owed, sum);
+    return finish_exact(request, blocks_.reduction(op), !paid && has_nonfinite(sum));
+  }
   blocks_.tensor(op)->averages.store(averages, std::memory_order_relaxed);
   // Average before encoding, so that the residual is taken against what is delivered.
   if (averages) {
@@ -146,7 +161,10 @@ BlockCompletion BlockEncoder::finish(const BlockRequest& request) {
     codec::accumulate_finish(Reduction::average, bytes, blocks_.identity().size,
                              {DType::f32, bytes, sum.size()});
   }
-  if (!lossy) return finish_exact(request, Reduction::sum, !add_pending_residual(request, sum));
+  if (!lossy) {
+    const bool paid = pay_back(request, carried_as(blocks_.dtype(op)), sum);
+    return finish_exact(request, Reduction::sum, !paid && has_nonfinite(sum));
+  }
   const bool scans = codec::scans_tensor(recipe);
   if (scans && park(request, sum)) return elements_in(BlockForm::parked, 0);
   const bool raw = codec::results_are_raw(recipe);
@@ -230,7 +248,7 @@ BlockCompletion BlockEncoder::publish_with_residual(const BlockRequest& request)
   const std::span<float> values = blocks_.scratch_floats(1, part.elements);
   const auto input = values_.moved_floats(op, part);
   std::copy(input.begin(), input.end(), values.begin());
-  if (!add_pending_residual(request, values)) return {};
+  if (!pay_back(request, carried_as(blocks_.dtype(op)), values)) return {};
   std::byte* const elements = host_bytes(request.block).data();
   codec::from_f32(blocks_.dtype(op), values.data(), part.elements, elements);
   if (blocks_.op(op).chunks.goes_to(blocks_.self(), request.number)) {
@@ -432,24 +450,22 @@ bool BlockEncoder::park(const BlockRequest& request, std::span<const float> sum)
 
 bool BlockEncoder::has_pending_residual(const BlockRequest& request) const {
   const OpEncoding& encoding = blocks_.encoding(request.op);
-  return encoding.lossy && encoding.tuning != nullptr &&
-         encoding.tuning->residual_pending(request.number) != 0 &&
+  if (!encoding.lossy || encoding.tuning == nullptr) return false;
+  // What two bytes have rounded away follows the scale, too.
+  const bool follows = encoding.state_scale != 1.0f && dtype_bytes(blocks_.dtype(request.op)) == 2;
+  return (follows || encoding.tuning->residual_pending(request.number) != 0) &&
          blocks_.tensor(request.op)->memory_use.admits(user_of(blocks_.op(request.op)));
 }
 
-// Adds what earlier blocks of the chunk left out, in full; the residual is zero then. False: a
-// value is not finite, and the residual stays.
-bool BlockEncoder::add_pending_residual(const BlockRequest& request, std::span<float> values) {
+// Adds what earlier blocks of the chunk left out; no more than its rounding is owed then. False: a
+// value would not be finite, and the residual stays.
+bool BlockEncoder::pay_back(const BlockRequest& request, codec::Owed owed,
+                            std::span<float> values) {
   const OpEncoding& encoding = blocks_.encoding(request.op);
-  float* const residual =
+  owed.residual =
       blocks_.tensor(request.op)->codec.sender(blocks_.part(request.op, request.number).begin);
-  if (residual == nullptr || codec::scan_max(values, residual, encoding.state_scale).nonfinite) {
-    return false;
-  }
-  for (std::size_t i = 0; i < values.size(); ++i) {
-    values[i] += encoding.state_scale * residual[i];
-    residual[i] = 0.0f;
-  }
+  owed.state_scale = encoding.state_scale;
+  if (!codec::pay_back(owed, values)) return false;
   encoding.tuning->residual_pending(request.number) = 0;
   return true;
 }

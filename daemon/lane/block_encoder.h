@@ -7,6 +7,7 @@
 #include <span>
 
 #include "codec/codec.h"
+#include "codec/pay_back.h"
 #include "daemon/lane/block_decoder.h"
 #include "daemon/lane/node_values.h"
 #include "daemon/lane/op_blocks.h"
@@ -61,7 +62,7 @@ class BlockEncoder {
 
   // ---- Residuals that a lossy recipe left to an exact one ----
   bool has_pending_residual(const BlockRequest& request) const;
-  bool add_pending_residual(const BlockRequest& request, std::span<float> values);
+  bool pay_back(const BlockRequest& request, codec::Owed owed, std::span<float> values);
 
   OpBlocks& blocks_;
   const NodeValues& values_;

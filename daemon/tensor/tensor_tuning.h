@@ -192,8 +192,8 @@ class TensorTuning {
   bool logged = false;
   std::vector<ReplayedLane> replay;  // by lane; empty: the tuner chooses
 
-  // The residual of this chunk holds something: its next block carries it as well, however that is
-  // sent. Each lane touches its own chunks.
+  // The residual of this chunk holds more than what rounding took away: its next block carries it
+  // as well, however that is sent. Each lane touches its own chunks.
   // REQUIRES: the tensor has a residual.
   std::uint8_t& residual_pending(std::uint32_t chunk) noexcept { return residual_pending_[chunk]; }
   // Whether any of the first `chunks` has one.

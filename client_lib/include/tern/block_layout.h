@@ -40,8 +40,9 @@ extern "C" {
  * ask for the layout once before each, and say in tern_op.encoded what came of it. The residual stays
  * when the recipe changes. The first block of a chunk that loses nothing, raw or lossless, carries all
  * that earlier ones have left out: its elements are value + state_scale * residual, and the residual
- * is zero then. So a recipe that the program cannot encode may always be taken for raw. A program that
- * was compiled without the field is_tuned is told raw.
+ * is what their type rounds away then, zero for f32. If one of them would not be finite, the block has
+ * the values alone and the residual stays. So a recipe that the program cannot encode may always be
+ * taken for raw. A program that was compiled without the field is_tuned is told raw.
  *
  * The daemon checks the header of each block against the operation, and copies the block before it
  * travels. An operation with a block that cannot be its chunk's fails on all ranks with

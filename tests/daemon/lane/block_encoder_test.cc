@@ -5,86 +5,13 @@
 #include <limits>
 
 #include "base/half.h"
-#include "group_rig.h"
+#include "block_encoder_rig.h"
 
 namespace tern::daemon::block_encoder_test {
 namespace {
 
-using collective::OpId;
 using group_test::decoded;
-using group_test::kChunk;
 using group_test::lossy_block;
-using group_test::Memory;
-using group_test::Node;
-using group_test::OneNode;
-using group_test::ramp;
-using group_test::recipe_of;
-using group_test::Spec;
-
-// With tensor 2 this node, 0, owns the even chunks.
-class BlockEncoderTest : public OneNode {
- protected:
-  explicit BlockEncoderTest(const group_test::Shape& shape = {}) : OneNode(shape) {}
-
-  BlockCompletion contribute(OpId op, const codec::Recipe& recipe, std::uint32_t number = 1) {
-    BlockRequest request;
-    request.number = number;
-    request.node = 1;
-    request.recipe = &recipe;
-    request.block = room.operand();
-    return perform(BlockVerb::encode, op, request);
-  }
-  // The chunks that this node sends. Returns the largest value.
-  float scan(OpId op, std::initializer_list<std::uint32_t> numbers) {
-    for (const std::uint32_t number : numbers) {
-      BlockRequest request;
-      request.number = number;
-      EXPECT_EQ(perform(BlockVerb::scan, op, request).form, BlockForm::none);
-    }
-    return node.codec.blocks().stats(op).contributions_max.value_or(0.0f);
-  }
-  BlockCompletion finish(OpId op, const codec::Recipe& recipe, Memory& sum,
-                         std::uint32_t number = 0) {
-    BlockRequest request;
-    request.number = number;
-    request.recipe = &recipe;
-    request.block = room.operand();
-    request.sum = sum.operand();
-    return perform(BlockVerb::finish, op, request);
-  }
-  BlockCompletion finish_parked(OpId op, const codec::Recipe& recipe, std::uint32_t number) {
-    BlockRequest request;
-    request.number = number;
-    request.recipe = &recipe;
-    request.block = room.operand();
-    return perform(BlockVerb::finish_parked, op, request);
-  }
-  std::vector<std::byte> made(const BlockCompletion& done) {
-    const auto block = room.bytes().first(done.bytes);
-    return {block.begin(), block.end()};
-  }
-  std::vector<float> made_floats(const BlockCompletion& done) {
-    auto values = room.as<float>();
-    values.resize(done.bytes / sizeof(float));
-    return values;
-  }
-  // The tuner chooses among raw and the declared recipe.
-  LaneOp tuned(TensorState& tensor) {
-    auto recipes = std::make_shared<CandidateRecipes>(
-        CandidateRecipes{recipe_of("raw"), tensor.declared.recipe});
-    tensor.tuning = std::make_unique<TensorTuning>(TensorTuning::Candidates{recipes, 1},
-                                                   TensorTuning::Place{1, node.core.nodes(), 0, 4});
-    LaneOp op = Node::by_recipe_of(tensor);
-    op.encoding.tuning = tensor.tuning.get();
-    return op;
-  }
-
-  const codec::Recipe raw = recipe_of("raw");
-  Memory room{small_block()};
-
- private:
-  static std::size_t small_block() { return group_test::small_lane().block_bytes(); }
-};
 
 class BlockEncoderOfTwoRanks : public BlockEncoderTest {
  protected:
@@ -212,74 +139,6 @@ TEST_F(BlockEncoderTest, WhatDoesNotBecomeShorterGoesAsItIs) {
   const OpId op = node.begin(spec, Node::by_recipe_of(*tensor));
   node.give<float>(op, {1, 1e-9f, -1e20f, 3e8f, 5e-30f, 7e30f});
   EXPECT_EQ(contribute(op, tensor->declared.recipe, 0).form, BlockForm::input);
-}
-
-// ---- Residuals that a lossy recipe left to an exact one
-
-TEST_F(BlockEncoderTest, AnExactContributionPaysTheResidualBack) {
-  const Spec spec{.count = 2 * kChunk};
-  const auto tensor = node.declare(spec, "ef(int:bits=4)");
-  const OpId op = node.begin(spec, tuned(*tensor));
-  node.give(op, ramp(2 * kChunk, 0, 1));
-  std::fill_n(tensor->codec.sender(kChunk), kChunk, 0.5f);
-  tensor->tuning->residual_pending(1) = 1;
-  const BlockCompletion done = contribute(op, raw);
-  EXPECT_EQ(done.form, BlockForm::elements);
-  EXPECT_EQ(made_floats(done), ramp(kChunk, kChunk + 0.5f, 1));
-  EXPECT_EQ(tensor->codec.sender(kChunk)[0], 0.0f);
-  EXPECT_EQ(tensor->tuning->residual_pending(1), 0u);
-  EXPECT_EQ(contribute(op, raw).form, BlockForm::input);  // nothing is owed any more
-}
-
-TEST_F(BlockEncoderTest, ALossyBlockOfATunedTensorOwes) {
-  const Spec spec{.count = 2 * kChunk};
-  const auto tensor = node.declare(spec, "ef(int:bits=4)");
-  const OpId op = node.begin(spec, tuned(*tensor));
-  node.give(op, ramp(2 * kChunk, 0, 1));
-  contribute(op, tensor->declared.recipe);
-  EXPECT_EQ(tensor->tuning->residual_pending(1), 1u);
-  EXPECT_EQ(tensor->tuning->residual_pending(0), 0u);
-}
-
-TEST_F(BlockEncoderTest, AResidualIsNotPaidIntoWhatIsNotFinite) {
-  const Spec spec{.count = 2 * kChunk};
-  const auto tensor = node.declare(spec, "ef(int:bits=4)");
-  const OpId op = node.begin(spec, tuned(*tensor));
-  node.give(op, std::vector<float>(2 * kChunk, std::numeric_limits<float>::infinity()));
-  tensor->codec.sender(kChunk)[0] = 0.5f;
-  tensor->tuning->residual_pending(1) = 1;
-  EXPECT_EQ(contribute(op, raw).form, BlockForm::input);
-  EXPECT_EQ(tensor->codec.sender(kChunk)[0], 0.5f);
-  EXPECT_EQ(tensor->tuning->residual_pending(1), 1u);
-}
-
-TEST_F(BlockEncoderTest, AnExactAveragePaysWhatIsOwedOfAverages) {
-  const Spec spec{.reduction = Reduction::average};
-  const auto tensor = node.declare(spec, "ef(int:bits=4)");
-  const OpId op = node.begin(spec, tuned(*tensor));
-  tensor->codec.sender(0)[1] = 0.5f;
-  tensor->tuning->residual_pending(0) = 1;
-  Memory sum(std::vector<float>(kChunk, 8.0f));
-  EXPECT_EQ(finish(op, raw, sum).form, BlockForm::sum);
-  EXPECT_EQ(node.got(op)[0], 4.0f);
-  EXPECT_EQ(node.got(op)[1], 4.5f);
-  EXPECT_EQ(sum.as<float>()[1], 4.5f);
-}
-
-// What a contribution of a reduce has left out is of the sum, also when its node has become the
-// root.
-TEST_F(BlockEncoderTest, AnExactAverageOfAReducePaysWhatIsOwedOfTheSum) {
-  const Spec spec{.reduction = Reduction::average, .kind = shm::OpKind::reduce, .root = 0};
-  const auto tensor = node.declare(spec, "ef(int:bits=4)");
-  const OpId op = node.begin(spec, tuned(*tensor));
-  tensor->codec.sender(0)[1] = 0.5f;
-  tensor->tuning->residual_pending(0) = 1;
-  Memory sum(std::vector<float>(kChunk, 8.0f));
-  finish(op, raw, sum);
-  EXPECT_EQ(node.got(op)[0], 4.0f);
-  EXPECT_EQ(node.got(op)[1], 4.25f);
-  EXPECT_EQ(tensor->codec.sender(0)[1], 0.0f);
-  EXPECT_EQ(tensor->tuning->residual_pending(0), 0u);
 }
 
 // ---- Results
