@@ -1,7 +1,6 @@
 #include "counters/counters_file.h"
 
 #include <fcntl.h>
-#include <sys/file.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -12,6 +11,7 @@
 #include <utility>
 
 #include "base/check.h"
+#include "counters/writer_lock.h"
 
 namespace tern::counters {
 namespace {
@@ -29,10 +29,9 @@ void copy_text(char (&to)[kBytes], std::string_view text) {
   std::memcpy(to, text.data(), text.size());
 }
 
-// A daemon holds the lock of its file, so one that can be shared belongs to nobody.
 bool is_in_use(const std::string& path) {
   const Fd fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOFOLLOW));
-  return fd && ::flock(fd.get(), LOCK_SH | LOCK_NB) != 0 && errno == EWOULDBLOCK;
+  return fd && is_written(fd.get());
 }
 
 }  // namespace
@@ -109,7 +108,7 @@ Result<CountersFile> CountersFile::create(const std::string& path, std::uint32_t
       static_cast<std::uint32_t*>(static_cast<void*>(file.bytes_ + offsetof(FileHeader, version)));
   std::atomic_ref(*version).store(kVersion, std::memory_order_release);
 
-  if (::flock(file.fd_.get(), LOCK_EX | LOCK_NB) != 0) return give_up(path, errno);
+  if (!lock_as_writer(file.fd_.get())) return give_up(path, errno);
   if (::fchmod(file.fd_.get(), mode) != 0) return give_up(path, errno);
   if (::rename(fresh.c_str(), path.c_str()) != 0) return give_up(path, errno);
   file.path_ = path;

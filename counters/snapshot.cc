@@ -1,7 +1,6 @@
 #include "counters/snapshot.h"
 
 #include <fcntl.h>
-#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -10,6 +9,7 @@
 #include <numeric>
 
 #include "base/fd.h"
+#include "counters/writer_lock.h"
 
 namespace tern::counters {
 namespace {
@@ -137,7 +137,7 @@ Result<Snapshot> read_counters(const std::string& path) {
   }
   auto snapshot = parse_counters(bytes);
   if (!snapshot) return fail(snapshot.error().code, path + ": " + snapshot.error().text);
-  snapshot->alive = ::flock(fd.get(), LOCK_SH | LOCK_NB) != 0 && errno == EWOULDBLOCK;
+  snapshot->alive = is_written(fd.get());
   return snapshot;
 }
 

@@ -1,8 +1,10 @@
 #include "counters/counters_file.h"
 
+#include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <signal.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -141,6 +143,25 @@ TEST_F(CountersFileTest, OfALivingWriterIsLeftAlone) {
   EXPECT_EQ(second.error().code, Errc::already_exists);
   EXPECT_THAT(second.error().text, HasSubstr(path_));
   EXPECT_EQ(read_counters(path_)->counters[0].value(), 3u);
+}
+
+// As an observer may be, who can read it: with every lock that takes no more.
+TEST_F(CountersFileTest, OfADeadWriterIsReplacedThoughAReaderHoldsLocks) {
+  {
+    auto file = create();
+    ASSERT_TRUE(file);
+    std::filesystem::copy(path_, directory_ + "/left");
+  }
+  std::filesystem::rename(directory_ + "/left", path_);
+  const Fd reader(::open(path_.c_str(), O_RDONLY | O_CLOEXEC));
+  ASSERT_EQ(::flock(reader.get(), LOCK_EX | LOCK_NB), 0);
+  struct flock shared {};
+  shared.l_type = F_RDLCK;
+  ASSERT_EQ(::fcntl(reader.get(), F_OFD_SETLK, &shared), 0);
+  EXPECT_FALSE(read_counters(path_)->alive);
+  const auto next = create();
+  ASSERT_TRUE(next) << next.error().text;
+  EXPECT_TRUE(read_counters(path_)->alive);
 }
 
 TEST_F(CountersFileTest, SaysWhereItCannotBe) {
