@@ -9,11 +9,13 @@
 #include <optional>
 #include <thread>
 
+#include "base/check.h"
 #include "base/cores.h"
 #include "codec/target/target.h"
 #include "daemon/access/access.h"
 #include "daemon/carrier/carrier.h"
 #include "daemon/carrier/peer_security.h"
+#include "daemon/check_settings.h"
 #include "daemon/client_server.h"
 #include "daemon/codebooks.h"
 #include "daemon/conductor/conductor.h"
@@ -23,6 +25,7 @@
 #include "daemon/lane/lane_thread.h"
 #include "daemon/membership/hmac.h"
 #include "daemon/metrics/families.h"
+#include "daemon/metrics/link_series.h"
 #include "daemon/metrics/metrics_server.h"
 #include "daemon/operator/host_report.h"
 #include "daemon/operator/operator_view.h"
@@ -48,13 +51,6 @@ constexpr std::uint64_t kPollNs = 1'000'000;
 constexpr std::size_t kControlBytesPerPoll = 64 << 10, kLaneBytesPerPoll = 1 << 20;
 // A lane is asked for signs of life also where no supervisor has set a limit.
 constexpr std::uint64_t kLaneTimeoutNs = 20'000'000'000;
-
-Status check_recipe(const Config& config) {
-  if (auto recipe = codec::parse_recipe(config.default_gradient_recipe); !recipe) {
-    return fail(Errc::bad_recipe, "default_gradient_recipe: " + recipe.error().text);
-  }
-  return {};
-}
 
 // As the supervisor handed it over, or made here.
 Result<shm::PacketListener> client_listener(const Config& config) {
@@ -127,6 +123,7 @@ struct Daemon::Composition {
   Verbs verbs;
   std::unique_ptr<ControlServer> control;
   std::unique_ptr<MetricsServer> metrics;
+  LinkSeries link_series;  // that it shows
   net::Endpoint listening;
   std::string carriers;
   std::atomic<bool> stop{false};
@@ -177,11 +174,8 @@ Status Daemon::Composition::open_tuning() {
 Status Daemon::Composition::open(const Config& given) {
   config = given;
   started_ns = clock.now_ns();
-  if (config.kernel_target != "auto" && !codec::target::force(config.kernel_target)) {
-    return fail(Errc::invalid_argument,
-                "kernel_target: this machine cannot run " + config.kernel_target);
-  }
-  if (auto recipe = check_recipe(config); !recipe) return recipe;
+  if (auto checked = check_settings(config); !checked) return checked;
+  TERN_CHECK(codec::target::force(config.kernel_target));
   access = Access::create(config);
   sub_users = SubUsers::read();
   if (auto books = load_codebooks(config.codebook_dir); !books) {
@@ -274,8 +268,8 @@ void Daemon::Composition::open_conductor() {
 
 void Daemon::Composition::apply_changes() {
   auto fresh = read_again();
-  if (auto recipe = fresh ? check_recipe(*fresh) : Status{}; !recipe) {
-    fresh = tl::unexpected(recipe.error());
+  if (auto checked = fresh ? check_reload(config, *fresh) : Status{}; !checked) {
+    fresh = tl::unexpected(checked.error());
   }
   if (!fresh) {
     spdlog::error("the configuration stays as it was: {}", fresh.error().text);
@@ -301,6 +295,7 @@ void Daemon::Composition::apply_changes() {
   conductor->change_settings(conductor_settings());
   tell_of_few_descriptors(config);
   if (config.policy != tuning->policy().text()) {
+    // A user may be gone since it was checked.
     if (auto changed = tuning->set_policy(config.policy); !changed) {
       spdlog::error("the policy stays as it was: {}", changed.error().text);
     }
@@ -327,7 +322,8 @@ void Daemon::Composition::watch_lanes(std::uint64_t now_ns) {
 void Daemon::Composition::publish_metrics() {
   if (metrics && metrics->wanted()) {
     conductor->turns().step("metrics");
-    metrics->publish(metric_families(report_status(Scope::of_all()), conductor->reports().peers(),
+    metrics->publish(metric_families(report_status(Scope::of_all()),
+                                     link_series.rows(conductor->reports().peers()),
                                      conductor->reports().counters()));
   }
 }

@@ -12,6 +12,7 @@
 #include <string>
 #include <vector>
 
+#include "daemon/check_settings.h"
 #include "daemon/config/command_line.h"
 #include "daemon/config/descriptor_budget.h"
 #include "daemon/daemon.h"
@@ -76,6 +77,12 @@ int run(const std::vector<std::string>& arguments) {
   if (line->print_counters) {
     std::fputs(tern::daemon::counters_markdown().c_str(), stdout);
     return 0;
+  }
+  // A mistake stays one, however often the daemon is started: its status says so to the supervisor.
+  const auto checked = tern::daemon::check_settings(line->config);
+  if (!checked && checked.error().code != tern::Errc::unreachable) {
+    std::fprintf(stderr, "ternd: %s\n", checked.error().text.c_str());
+    return 2;
   }
   start_log(line->config.log_level);
   close_files_to_others();

@@ -114,8 +114,11 @@ Result<Endpoint> parse_endpoint(std::string_view text) {
   const bool bracketed = host.size() >= 2 && host.front() == '[' && host.back() == ']';
   if (bracketed) host = host.substr(1, host.size() - 2);
   if (!bracketed && host.find(':') != std::string_view::npos) return bad("has colons in its host");
-  if (bracketed && host.find(':') == std::string_view::npos)
-    return bad("has no IPv6 address in []");
+  // Who expands a variable there need not know which kind of address it is.
+  if (bracketed && host.find(':') == std::string_view::npos &&
+      host.find_first_not_of("0123456789.") != std::string_view::npos) {
+    return bad("has no address in []");
+  }
   if (!is_host(host)) return bad("has no valid host");
   const auto port = parse_count(text.substr(colon + 1));
   if (!port || *port > 65'535) return bad("has no port in 0..65535");

@@ -101,31 +101,6 @@ void add_row(MetricFamily& family, const Metric& metric, const json& row,
   family.metric.push_back(std::move(value));
 }
 
-struct LinkRow {
-  std::vector<ClientMetric::Label> labels;
-  json numbers;
-};
-
-// Rows with equal labels, two links to one peer, become one: what is counted is added, else the
-// largest is shown. In the order in which they came.
-std::vector<LinkRow> merged_links(const json& peers) {
-  std::vector<LinkRow> links;
-  std::map<std::array<std::string, 3>, std::size_t> known;
-  for (const json& row : peers) {
-    const std::array key{text_of(row, "node_id"), text_of(row, "address"), text_of(row, "lane")};
-    const auto [at, fresh] = known.emplace(key, links.size());
-    if (fresh) links.push_back({{{"node", key[0]}, {"address", key[1]}, {"lane", key[2]}}, {}});
-    for (const Metric& metric : kOfLinks) {
-      const auto found = row.is_object() ? row.find(metric.field) : row.end();
-      if (found == row.end() || !found->is_number()) continue;
-      json& sum = links[at->second].numbers[metric.field];
-      const double number = found->get<double>(), last = sum.is_null() ? 0.0 : sum.get<double>();
-      sum = metric.type == MetricType::Counter ? last + number : std::max(last, number);
-    }
-  }
-  return links;
-}
-
 // Of counters.
 double value_of(const json& counter) {
   const auto found = counter.is_object() ? counter.find("value") : counter.end();
@@ -202,7 +177,7 @@ std::string metric_name(const std::string& counter, const std::string& unit, boo
          (only_grows ? "_total" : "");
 }
 
-std::vector<MetricFamily> metric_families(const json& status, const json& peers,
+std::vector<MetricFamily> metric_families(const json& status, const json& links,
                                           const json& counters) {
   std::vector<MetricFamily> families;
   MetricFamily build = family_of(kBuildInfo);
@@ -228,10 +203,14 @@ std::vector<MetricFamily> metric_families(const json& status, const json& peers,
             {{"kind", text_of(row, "kind")}, {"subject", text_of(row, "subject")}});
   }
   add_family(families, std::move(certificates));
-  const std::vector<LinkRow> links = merged_links(peers);
   for (const Metric& metric : kOfLinks) {
     MetricFamily family = family_of(metric);
-    for (const LinkRow& link : links) add_row(family, metric, link.numbers, link.labels);
+    for (const json& link : links) {
+      add_row(family, metric, link,
+              {{"node", text_of(link, "node_id")},
+               {"address", text_of(link, "address")},
+               {"lane", text_of(link, "lane")}});
+    }
     add_family(families, std::move(family));
   }
   for (std::size_t i = 0; i < kTurnThreads.size(); ++i) {

@@ -21,9 +21,9 @@ std::vector<MetricText> metric_texts();
 // or the histogram that it is part of.
 std::string metric_name(const std::string& counter, const std::string& unit, bool only_grows);
 
-// From the results of `status`, `peers` and `counters`. A field that is missing is left out.
+// From the results of `status`, LinkSeries and `counters`. A field that is missing is left out.
 std::vector<prometheus::MetricFamily> metric_families(const nlohmann::json& status,
-                                                      const nlohmann::json& peers,
+                                                      const nlohmann::json& links,
                                                       const nlohmann::json& counters);
 
 }  // namespace tern::daemon

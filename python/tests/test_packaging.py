@@ -64,7 +64,7 @@ def pod(tmp_path_factory):
     name, *words = container["command"]
     assert name == "/usr/sbin/ternd"
     words = [re.sub(r"=/(?=run/|etc/)", f"={folder}/", word) for word in words]
-    words = [word.replace("$(NODE_ADDRESS):7700", "127.0.0.1:0") for word in words]
+    words = [word.replace("[$(NODE_ADDRESS)]:7700", "[127.0.0.1]:0") for word in words]
     # Of an option that is given twice, the last counts.
     daemon = Daemon(folder / "run/tern", *words)
     assert f"--socket={daemon.socket}" in words

@@ -320,6 +320,30 @@ TEST(Operator, ChangesSettingsOfARunningDaemon) {
   EXPECT_EQ(recipe_of("mistake"), "none(fp16)");
 }
 
+// Also if only a part of the daemon finds it, or if only what stays until a restart is against it.
+TEST(Operator, AMistakeAmongSettingsChangesNone) {
+  TemporaryFolder folder;
+  const std::string config = folder.path() + "/ternd.toml";
+  write_file(config, "");
+  Cluster cluster(1, {"--config", config});
+  ASSERT_TRUE(cluster.running());
+  for (const auto& [text, complaint] :
+       {std::pair{"[ops]\nop_timeout = \"7s\"\n[tuner]\npolicy = \"w nonsense\"\n",
+                  "stays as it was: policy: "},
+        {"[ops]\nop_timeout = \"7s\"\nmax_ops_in_flight = 16\n[limits]\nmax_ops_in_flight_per_user "
+         "= 64\n",
+         "stays as it was: max_ops_in_flight_per_user: 64 leaves a user no group"}}) {
+    write_file(config, text);
+    cluster[0].process().signal(SIGHUP);
+    EXPECT_TRUE(cluster[0].logs(complaint)) << file_text(cluster[0].log_path());
+    for (const json& setting : cluster[0].ask("settings")) {
+      EXPECT_TRUE(setting["name"] != "op_timeout" || setting["value"] != "7s");
+    }
+  }
+  Ranks ranks(cluster, {1});
+  EXPECT_EQ(ranks.join(), "");
+}
+
 TEST(Operator, IsToldThatADaemonRunsAlready) {
   Cluster cluster(1);
   ASSERT_TRUE(cluster.running());
@@ -371,6 +395,21 @@ INSTANTIATE_TEST_SUITE_P(
                 "[lanes]\nlanes = 0\n[ops]\nchunk_bytes = \"3KiB\"\n",
                 {":2:", ":4:", "a power of two"}}),
     [](const auto& one) { return std::string(one.param.name); });
+
+// A supervisor need not start it again.
+TEST(Operator, AMistakeThatAPartOfTheDaemonFindsHasTheStatusOfOne) {
+  const TemporaryFolder folder;
+  const std::string log = folder.path() + "/log";
+  for (const auto& [option, text] : {std::pair{"policy", "w nonsense"},
+                                     {"default-gradient-recipe", "3lc:s=9"},
+                                     {"candidates", "bf16"},
+                                     {"kernel-target", "abacus"}}) {
+    Process daemon(TERN_TERND, {std::string("--") + option, text}, log);
+    const auto exit = daemon.wait_exit();
+    ASSERT_TRUE(exit.has_value());
+    EXPECT_EQ(exit->status, 2) << option << ": " << tail_of(log);
+  }
+}
 
 }  // namespace
 }  // namespace tern::e2e

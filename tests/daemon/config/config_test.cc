@@ -64,6 +64,7 @@ TEST(Units, EndpointsKeepIpv6InBrackets) {
   EXPECT_EQ(v6->host, "fe80::1%eth0");
   EXPECT_EQ(format_endpoint(*v6), "[fe80::1%eth0]:7700");
   EXPECT_EQ(format_endpoint(parse_endpoint("node-1.example:0").value()), "node-1.example:0");
+  EXPECT_EQ(format_endpoint(parse_endpoint("[10.0.0.5]:7700").value()), "10.0.0.5:7700");
   for (const char* const text : {"", "host", "host:", ":1", "host:65536", "host:-1", "a:b:1",
                                  "::1:7700", "[host]:1", "ho st:1", "host:1x"}) {
     EXPECT_FALSE(parse_endpoint(text)) << text;

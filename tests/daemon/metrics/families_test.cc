@@ -96,21 +96,6 @@ TEST(MetricFamilies, SayUntilWhenCertificatesAreValid) {
   EXPECT_THAT(text, HasSubstr("{kind=\"authority\",subject=\"lab\"} 1900000000\n"));
 }
 
-TEST(MetricFamilies, HaveOneSeriesForTwoLinksToOnePeer) {
-  const auto link = [](int bytes, double round_trip_us) {
-    return json{{"node_id", "ab"},
-                {"address", "10.0.0.2:7700"},
-                {"lane", "control"},
-                {"bytes_sent", bytes},
-                {"round_trip_us", round_trip_us}};
-  };
-  const std::string text =
-      text_of(json::object(), json::array({link(7, 250), link(5, 100)}), json::object());
-  const std::string labels = "{node=\"ab\",address=\"10.0.0.2:7700\",lane=\"control\"}";
-  EXPECT_THAT(text, HasSubstr("tern_link_sent_bytes_total" + labels + " 12\n"));
-  EXPECT_THAT(text, HasSubstr("tern_link_round_trip_seconds" + labels + " 0.00025\n"));
-}
-
 TEST(MetricFamilies, KnowGaugesAndNanosecondsOfCounters) {
   const json counters{
       {"lane_ops", {{"value", 3}, {"unit", "1"}, {"help", "in flight"}, {"kind", "gauge"}}},

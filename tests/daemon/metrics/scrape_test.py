@@ -101,9 +101,10 @@ def main():
             processes.enter_context(running(
                 programs / "train_mnist", "--rank", number, "--size", 2, "--group-id-file", folder / "group", "--socket",
                 folder / f"sock{number}", "--recipe", "3lc:s=1", "--steps", 10_000_000, log=folder / f"rank{number}.log"))
-        page = eventually(lambda: "tern_link_sent_bytes_total{" in (text := fetch(f"http://{metrics}/metrics")) and text,
+        # A link has a round trip once its peer has acknowledged something.
+        page = eventually(lambda: "tern_link_round_trip_seconds{" in (text := fetch(f"http://{metrics}/metrics")) and text,
                           "metrics of links")
-        for family in ("tern_link_round_trip_seconds{", "tern_certificate_expiry_timestamp_seconds{"):
+        for family in ("tern_link_sent_bytes_total{", "tern_certificate_expiry_timestamp_seconds{"):
             if f"\n{family}" not in page:
                 sys.exit(f"no {family} on\n{page}")
         verdict = subprocess.run([promtool, "check", "metrics"], input=page, capture_output=True, text=True, check=False)
