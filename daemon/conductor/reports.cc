@@ -34,6 +34,12 @@ nlohmann::json state_user(const TensorState& tensor) {
   return plan::name_of(kind);
 }
 
+// Null where nothing was measured.
+nlohmann::json us(std::uint64_t ns, std::uint64_t count) {
+  if (count == 0) return nullptr;
+  return static_cast<double>(ns) / static_cast<double>(count) / 1e3;
+}
+
 // One link to a peer, of the conductor or of a lane.
 struct PeerLink {
   std::string node, address, group, lane;
@@ -52,7 +58,7 @@ nlohmann::json peer_row(const PeerLink& link) {
           {"group", link.group},
           {"lane", link.lane},
           {"state", state_name(link.state)},
-          {"round_trip_us", static_cast<double>(stats.round_trip_ns) / 1000.0},
+          {"round_trip_us", us(stats.round_trip_ns, stats.round_trip_ns > 0 ? 1 : 0)},
           {"bytes_sent", stats.bytes_sent},
           {"bytes_received", stats.bytes_received},
           {"frames_sent", stats.frames_sent},
@@ -121,13 +127,12 @@ Progress progress_of(const MemberGroup& group) {
   return progress;
 }
 
-double ms(std::uint64_t ns) { return static_cast<double>(ns) / 1e6; }
-
-// Null where nothing was measured.
-nlohmann::json us(std::uint64_t ns, std::uint64_t count) {
-  if (count == 0) return nullptr;
-  return static_cast<double>(ns) / static_cast<double>(count) / 1e3;
+// A lane may have said that after this thread has read the clock.
+double seconds_since(std::uint64_t since_ns, std::uint64_t now_ns) {
+  return static_cast<double>(now_ns - std::min(now_ns, since_ns)) / 1e9;
 }
+
+double ms(std::uint64_t ns) { return static_cast<double>(ns) / 1e6; }
 
 nlohmann::json device_row(const ReportedDevice& device, std::uint64_t now_ns) {
   const shm::DeviceReportPacket& said = device.said;
@@ -259,7 +264,6 @@ nlohmann::json Reports::joining_row(const std::string& uid, const JoinSet& set) 
   nlohmann::json ranks = nlohmann::json::array();
   for (const auto& [rank, joining] : set.ranks) ranks.push_back(rank);
   const std::uint64_t now = of_.outlets.clock.now_ns();
-  const std::uint64_t waits_ns = now - std::min(now, set.since_ns());
   return {{"number", 0},
           {"uid", uid.substr(0, 8)},
           {"job", ""},
@@ -275,7 +279,7 @@ nlohmann::json Reports::joining_row(const std::string& uid, const JoinSet& set) 
            nlohmann::json::array({{{"tensor", "the group"},
                                    {"op", "join"},
                                    {"ranks", set.missing.value_or(std::vector<std::uint32_t>())},
-                                   {"seconds", static_cast<double>(waits_ns) / 1e9}}})},
+                                   {"seconds", seconds_since(set.since_ns(), now)}}})},
           {"error", ""}};
 }
 
@@ -299,7 +303,7 @@ nlohmann::json Reports::waiting_rows(const MemberGroup& group) const {
       nlohmann::json row = {{"tensor", tensor == nullptr ? anonymous : tensor->name},
                             {"op", plan::name_of(op.kind)},
                             {"ranks", ranks},
-                            {"seconds", static_cast<double>(now - op.since_ns) / 1e9}};
+                            {"seconds", seconds_since(op.since_ns, now)}};
       if (passes) row["tag"] = op.sequence;
       rows.push_back(std::move(row));
     }

@@ -272,20 +272,28 @@ void LaneLinks::tell_carrier(LanePeer& peer, const net::Carriage& carriage) {
 
 void LaneLinks::publish() {
   peer_rows_.clear();
-  for (const auto& peer : peers_) {
-    PeerSnapshot& row = peer_rows_.emplace_back();
-    row.id = peer->id;
-    row.group = peer->group;
-    row.state = peer->link->state();
-    row.stats = peer->link->stats();
-    row.unacked_frames = peer->link->unacked_frames();
-    const net::Carriage carriage = peer->link->carriage();
-    tell_carrier(*peer, carriage);
-    row.failovers = carriage.failovers;
-    std::strncpy(row.carrier, carriage.name, sizeof(row.carrier) - 1);
-    std::strncpy(row.carrier_note, carriage.note, sizeof(row.carrier_note) - 1);
+  const bool all = peers_.size() <= kSnapshots;
+  for (const bool first : {true, false}) {
+    for (const auto& peer : peers_) {
+      const bool runs = peer->link->state() == net::LinkState::open;
+      if (all ? first : first != runs) publish(*peer);
+    }
   }
   peer_table_.write(peer_rows_);
+}
+
+void LaneLinks::publish(LanePeer& peer) {
+  PeerSnapshot& row = peer_rows_.emplace_back();
+  row.id = peer.id;
+  row.group = peer.group;
+  row.state = peer.link->state();
+  row.stats = peer.link->stats();
+  row.unacked_frames = peer.link->unacked_frames();
+  const net::Carriage carriage = peer.link->carriage();
+  tell_carrier(peer, carriage);
+  row.failovers = carriage.failovers;
+  std::strncpy(row.carrier, carriage.name, sizeof(row.carrier) - 1);
+  std::strncpy(row.carrier_note, carriage.note, sizeof(row.carrier_note) - 1);
 }
 
 }  // namespace tern::daemon

@@ -59,6 +59,8 @@ class LaneLinks final : public PeerSource, private net::LinkSink {
   // Memory that all links together may hold for frames that no peer has acknowledged. When it is
   // more, one of them gives way.
   static constexpr std::uint64_t kMostHeldBytes = 128 << 20;
+  // 65 groups of 64 nodes.
+  static constexpr std::size_t kSnapshots = 4096;
 
   // Everything given outlives this.
   LaneLinks(LaneResources& resources, net::Transport& transport, wire::NodeId self,
@@ -79,7 +81,8 @@ class LaneLinks final : public PeerSource, private net::LinkSink {
 
   // For peers(), and for the log where a carrier has changed.
   void publish();
-  // Thread: any. The state of the links at the last publish().
+  // Thread: any. The state of the links at the last publish(): of kSnapshots at most, and then of
+  // those first that do not run.
   std::vector<PeerSnapshot> peers() const { return peer_table_.read(); }
 
  private:
@@ -92,13 +95,12 @@ class LaneLinks final : public PeerSource, private net::LinkSink {
   void on_lost(net::Link& link, Errc reason, const char* text) override;
   void on_breach(net::Link& link, const char* text) override;
 
+  void publish(LanePeer& peer);
   int bound_memory();
   LanePeer& who_holds_most();
   LanePeer& peer_of(net::Link& link);
   void report_peer(const wire::NodeId& peer, const char* text);
   void tell_carrier(LanePeer& peer, const net::Carriage& carriage);
-
-  static constexpr std::size_t kSnapshots = 512;
 
   LaneResources& resources_;
   net::Transport& transport_;

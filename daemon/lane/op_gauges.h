@@ -2,6 +2,7 @@
 
 // How many ops of a group are in flight on one lane and what they wait for, for the conductor.
 
+#include <algorithm>
 #include <array>
 #include <atomic>
 #include <cstdint>
@@ -34,38 +35,60 @@ class OpGauges {
     counted_in_flight_.store(counted(ops) + mailbox.in_flight(), std::memory_order_relaxed);
     counted_completed_.store(ops.counts().completed + mailbox.completed(),
                              std::memory_order_relaxed);
-    std::array<WaitingOp, kRows> rows;
-    std::size_t count = 0;
-    for (collective::OpId op = 0;
-         op < ops.table().slots() && count < kRows && ops.table().live() > 0; ++op) {
+    Longest longest;
+    for (collective::OpId op = 0; op < ops.table().slots() && ops.table().live() > 0; ++op) {
       const auto& waiting = ops.op(op);
       if (!ops.table().in_use(op) || waiting.started || waiting.failed || waiting.submitted == 0)
         continue;
-      WaitingOp& row = rows[count++];
-      row.tensor = waiting.key.tensor;
-      row.sequence = waiting.key.sequence;
-      row.kind = waiting.announced_first.kind;
-      row.since_ns = waiting.first_submit_ns;
-      row.missing = ops.missing_ranks(op, row.ranks);
+      WaitingOp* const row = longest.row_since(waiting.first_submit_ns);
+      if (row == nullptr) continue;
+      row->tensor = waiting.key.tensor;
+      row->sequence = waiting.key.sequence;
+      row->kind = waiting.announced_first.kind;
+      row->missing = ops.missing_ranks(op, row->ranks);
     }
-    for (collective::PassId id = 0; id < mailbox.slots() && count < kRows; ++id) {
+    for (collective::PassId id = 0; id < mailbox.slots() && mailbox.in_flight() > 0; ++id) {
       if (!mailbox.in_use(id)) continue;
       const collective::Pass& pass = mailbox.pass(id);
       if (pass.state != collective::PassState::waiting) continue;
       const std::uint32_t other =
           pass.what.sends ? pass.what.envelope.destination : pass.what.envelope.source;
-      WaitingOp& row = rows[count++];
-      row = {};
-      row.sequence = pass.what.envelope.tag;
-      row.kind = pass.what.kind;
-      row.since_ns = pass.what.now_ns;
-      if (other != collective::kAnySource) row.ranks[row.missing++] = other;
+      WaitingOp* const row = longest.row_since(pass.what.now_ns);
+      if (row == nullptr) continue;
+      row->sequence = pass.what.envelope.tag;
+      row->kind = pass.what.kind;
+      if (other != collective::kAnySource) row->ranks[row->missing++] = other;
     }
-    waiting_.write(std::span(rows).first(count));
+    waiting_.write(longest.rows());
   }
 
  private:
   static constexpr std::size_t kRows = 16;
+
+  // Rows of those that have waited longest.
+  class Longest {
+   public:
+    // For one that has waited since then. Null: all rows are of older ones.
+    WaitingOp* row_since(std::uint64_t since_ns) noexcept {
+      WaitingOp* row = rows_.data() + count_;
+      if (count_ < kRows) {
+        ++count_;
+      } else {
+        row = std::max_element(rows_.data(), row, [](const WaitingOp& one, const WaitingOp& other) {
+          return one.since_ns < other.since_ns;
+        });
+        if (row->since_ns <= since_ns) return nullptr;
+      }
+      *row = {};
+      row->since_ns = since_ns;
+      return row;
+    }
+    std::span<const WaitingOp> rows() const noexcept { return std::span(rows_).first(count_); }
+
+   private:
+    std::array<WaitingOp, kRows> rows_;
+    std::size_t count_ = 0;
+  };
 
   static std::uint32_t counted(const collective::GroupOps& ops) {
     if (ops.shape().lanes == 1 || ops.counts().in_flight == 0) return ops.counts().in_flight;

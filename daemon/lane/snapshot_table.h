@@ -3,20 +3,29 @@
 #include <array>
 #include <atomic>
 #include <cstdint>
+#include <cstdlib>
 #include <cstring>
+#include <memory>
 #include <span>
 #include <type_traits>
 #include <vector>
 
+#include "base/check.h"
+
 namespace tern::daemon {
 
-// A small table that one thread rewrites now and then and any thread reads whole: a seqlock over
-// 64-bit words, so that neither side waits and no reader sees a mixture.
+// A table that one thread rewrites now and then and any thread reads whole: a seqlock over 64-bit
+// words, so that neither side waits and no reader sees a mixture. What no row has needed takes no
+// memory.
 template <typename Row, std::size_t kRows>
 class SnapshotTable {
   static_assert(std::is_trivially_copyable_v<Row> && sizeof(Row) % 8 == 0);
 
  public:
+  SnapshotTable() : words_(static_cast<Word*>(std::calloc(kRows * kWords, sizeof(Word)))) {
+    TERN_CHECK(words_ != nullptr);
+  }
+
   // Writer. Rows beyond the table's size are left out.
   void write(std::span<const Row> rows) noexcept {
     const std::size_t count = rows.size() < kRows ? rows.size() : kRows;
@@ -51,10 +60,14 @@ class SnapshotTable {
   }
 
  private:
+  using Word = std::atomic<std::uint64_t>;
+  struct Free {
+    void operator()(Word* words) const noexcept { std::free(words); }
+  };
   static constexpr std::size_t kWords = sizeof(Row) / 8;
   std::atomic<std::uint64_t> version_{0};
   std::atomic<std::uint64_t> count_{0};
-  std::array<std::atomic<std::uint64_t>, kRows * kWords> words_{};
+  std::unique_ptr<Word[], Free> words_;  // zeroes, which the kernel gives page by page
 };
 
 }  // namespace tern::daemon

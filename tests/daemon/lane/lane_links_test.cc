@@ -353,6 +353,15 @@ TEST_F(LaneLinksTest, PublishesWhatIsKnownOfEachLink) {
   EXPECT_EQ(rows[1].group, 8u);
 }
 
+TEST_F(LaneLinksTest, PublishesThoseFirstThatDoNotRun) {
+  connect(7);
+  for (std::size_t i = 0; i < LaneLinks::kSnapshots; ++i) ++low->peer(1, 100 + i).groups;
+  low->links->publish();
+  const auto rows = low->links->peers();
+  ASSERT_EQ(rows.size(), LaneLinks::kSnapshots);
+  for (const PeerSnapshot& row : rows) EXPECT_NE(row.state, net::LinkState::open) << row.group;
+}
+
 TEST_F(LaneLinksTest, SleepsNoLongerThanItsFirstLinkMay) {
   constexpr std::uint64_t kNever = ~std::uint64_t{0};
   EXPECT_EQ(low->links->next_deadline_ns(kNever), kNever);

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <set>
 #include <vector>
 
 #include "tests/daemon/lane/lane_rig.h"
@@ -119,10 +120,19 @@ TEST_F(OpGaugesTest, AnOpThatHasStartedOrFailedWaitsForNobody) {
   EXPECT_TRUE(waiting().empty());
 }
 
-TEST_F(OpGaugesTest, OfManySomeAreNamedAndAllAreCounted) {
-  for (std::uint64_t use = 0; use < 24; ++use) submit(use, {0});
-  EXPECT_EQ(waiting().size(), 16u);
-  EXPECT_EQ(gauges.in_flight(), 24u);
+// Wherever they lie in their tables.
+TEST_F(OpGaugesTest, OfManyTheOldestAreNamedAndAllAreCounted) {
+  for (std::uint64_t use = 0; use < 24; ++use) submit(23 - use, {0});
+  collective::Passing recv{false, 1, {3, 1, 8, DType::f32, 10}, 1};
+  mailbox.submit(recv);
+  const auto rows = waiting();
+  ASSERT_EQ(rows.size(), 16u);
+  std::set<std::uint64_t> since;
+  for (const WaitingOp& row : rows) since.insert(row.since_ns);
+  EXPECT_EQ(*since.begin(), 1u);
+  EXPECT_EQ(*since.rbegin(), 514u);
+  EXPECT_EQ(since.size(), 16u);
+  EXPECT_EQ(gauges.in_flight(), 25u);
 }
 
 TEST_F(OpGaugesTest, SaysForWhomASendOrARecvWaits) {
