@@ -86,6 +86,7 @@ Tuner::TensorView Tuner::view(TensorKey key) const {
     view.rate = view.rate == 0.0 ? peer->mean() : std::min(view.rate, peer->mean());
   }
   const PairOfLegs used{policy.contributions(), policy.choice().broadcast};
+  const std::string kept = choice_text(all_by(policy.kept(), policy.choice()));
   const double chosen_ns = policy.expected_ns(used, now);
   const Prediction chosen = policy.predicted(used, now);
   view.bottleneck = chosen.wire_ns > chosen.work_ns ? "the link" : "the lane";
@@ -106,6 +107,9 @@ Tuner::TensorView Tuner::view(TensorKey key) const {
     one.ratio = record.wire > 0.0 ? 1.0 / record.wire : 0.0;
     one.loss = record.loss;
     one.verdict = use_of(used, index);
+    if (one.verdict.empty() && policy.choice().trial && !use_of(policy.kept(), index).empty()) {
+      one.verdict = "in use again after the trial";
+    }
     if (one.verdict.empty() && (tensor.info.unusable >> i & 1) != 0) one.verdict = kUnusable;
     if (one.verdict.empty()) {
       one.verdict = verdict_of(policy, index, candidates_[i].lossless,
@@ -113,9 +117,12 @@ Tuner::TensorView Tuner::view(TensorKey key) const {
     }
     view.candidates.push_back(std::move(one));
   }
-  view.reason = fmt::format("{}: about {} an operation, {} for raw; the bottleneck is {}",
-                            reason_text(policy.reason()), duration(chosen_ns),
-                            duration(policy.expected_ns(kRaw, now)), view.bottleneck);
+  // The policy's reason is that of what it keeps.
+  const std::string why = policy.choice().trial ? "a trial, after which it is " + kept + " again"
+                                                : std::string(reason_text(policy.reason()));
+  view.reason =
+      fmt::format("{}: about {} an operation, {} for raw; the bottleneck is {}", why,
+                  duration(chosen_ns), duration(policy.expected_ns(kRaw, now)), view.bottleneck);
   return view;
 }
 

@@ -80,10 +80,10 @@ json Tuner::remember() const {
     if (peer.window.known()) peers[key] = peer.window.mean();
   }
   return {{"version", kVersion},
-          {"tensors", tensors},
-          {"undeclared", undeclared},  // the longest unused one first
-          {"speeds", speeds},
-          {"peers", peers},
+          {"tensors", std::move(tensors)},
+          {"undeclared", std::move(undeclared)},  // the longest unused one first
+          {"speeds", std::move(speeds)},
+          {"peers", std::move(peers)},
           {"byte_ns", lane_.cost().byte_ns},
           {"chunk_ns", lane_.cost().chunk_ns}};
 }

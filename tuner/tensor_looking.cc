@@ -49,7 +49,7 @@ bool TensorPolicy::plan_trial(const Circumstances& circumstances, const Outlook&
   const bool due = since >= (at_first ? settings_.check_every : settings_.trial_every);
   const bool check = raw_checks_ > 0 && !(current == Pair{}) && since >= settings_.check_every;
   if (led_ || settings_.trial_every == 0 || !(due || check)) return false;
-  if (!anything_measured() || decisions_ < changed_at_ + settings_.calm_after) return false;
+  if (!anything_measured(*this) || decisions_ < changed_at_ + settings_.calm_after) return false;
   const double now = time_of(current, circumstances, outlook);
   const double longest = (1.0 + settings_.beyond_raw) * time_of({}, circumstances, outlook);
   double best = 1.0;

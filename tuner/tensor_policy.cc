@@ -41,7 +41,26 @@ double lane_ns(const OpShape& shape, const CodecCost& cost) noexcept {
   return static_cast<double>(shape.bytes) * (1.0 - 1.0 / shape.nodes) * cost.encode_ns;
 }
 
+bool only_raw_allowed(const TensorPolicy& policy) noexcept {
+  bool alone = true;
+  for (CandidateIndex one = 1; one < policy.records().size(); ++one) {
+    alone = alone && !policy.allowed(one);
+  }
+  return alone;
+}
+
+// Why what was in use may not be any more.
+Reason reason_to_leave(const TensorPolicy& policy) noexcept {
+  if (policy.guard().alarm() != Alarm::none) return Reason::alarm;
+  return only_raw_allowed(policy) ? Reason::nothing_allowed : Reason::not_allowed_now;
+}
+
 }  // namespace
+
+bool anything_measured(const TensorPolicy& policy) noexcept {
+  return std::any_of(policy.records().begin() + 1, policy.records().end(),
+                     [](const CandidateRecord& record) { return record.measured; });
+}
 
 std::string_view reason_text(Reason reason) noexcept {
   switch (reason) {
@@ -51,6 +70,8 @@ std::string_view reason_text(Reason reason) noexcept {
       return "the least predicted time";
     case Reason::alarm:
       return "an alarm restricts the loss";
+    case Reason::not_allowed_now:
+      return "what was in use is not allowed any more";
     case Reason::alarm_over:
       return "a bolder recipe is allowed again";
     case Reason::link_changed:
@@ -263,18 +284,11 @@ Reason TensorPolicy::watch_changes(const Circumstances& circumstances) noexcept 
                         : Reason::fastest;
 }
 
-bool TensorPolicy::anything_measured() const noexcept {
-  return std::any_of(records_.begin() + 1, records_.end(),
-                     [](const CandidateRecord& record) { return record.measured; });
-}
-
 // Why what is in use stays so.
 Reason TensorPolicy::reason_to_stay(const Timed& best, double gain) const noexcept {
-  if (!anything_measured()) return Reason::start;
+  if (!anything_measured(*this)) return Reason::start;
   if (guard_.alarm() != Alarm::none) return Reason::alarm;
-  bool alone = true;
-  for (CandidateIndex one = 1; one < candidate_count(); ++one) alone = alone && !allowed(one);
-  if (alone) return Reason::nothing_allowed;
+  if (only_raw_allowed(*this)) return Reason::nothing_allowed;
   return best.pair == kept_ || gain <= 0.0 ? Reason::fastest : Reason::near_enough;
 }
 
@@ -285,9 +299,7 @@ TensorPolicy::Pair TensorPolicy::choose(const Circumstances& circumstances,
   if (led_ && may_stay) return kept_;
   const Ranking ranking = rank(circumstances, outlook);
   const Timed& best = ranking.best;
-  if (!may_stay) {
-    return take(best.pair, best.pair == Pair{} ? Reason::nothing_allowed : Reason::alarm);
-  }
+  if (!may_stay) return take(best.pair, reason_to_leave(*this));
   const double now = time_of(kept_, circumstances, outlook);
   const double raw = time_of({}, circumstances, outlook);
   const Gains gains{1.0 - ranking.other.ns / now, ranking.other.pair == Pair{}, 1.0 - raw / now};

@@ -43,7 +43,8 @@ enum class Reason : std::uint8_t {
   start,            // nothing is known yet
   fastest,          // the least predicted time
   near_enough,      // another is predicted to be faster, but not by enough or for long enough
-  alarm,            // a faster one is not allowed at present
+  alarm,            // an alarm allows no faster one at present
+  not_allowed_now,  // what was in use is not allowed any more, and there is no alarm
   alarm_over,       // a bolder recipe is allowed again
   link_changed,     // the fastest since the link delivers another rate
   load_changed,     // the fastest since lanes take longer, or no longer do
@@ -149,6 +150,8 @@ class TensorPolicy {
   const Choice& choice() const noexcept { return choice_; }
   // Of the choice, what goes to peers that the op waits for.
   CandidateIndex contributions() const noexcept { return chosen_.reduce; }
+  // What is used after a trial; without one, what is in use.
+  const PairOfLegs& kept() const noexcept { return kept_; }
   Reason reason() const noexcept { return reason_; }
   const ErrorGuard& guard() const noexcept { return guard_; }
   const OpShape& shape() const noexcept { return shape_; }
@@ -210,7 +213,6 @@ class TensorPolicy {
   Ranking rank(const Circumstances& circumstances, const Outlook& outlook) const noexcept;
   // What is another than before the last op, if anything is.
   Reason watch_changes(const Circumstances& circumstances) noexcept;
-  bool anything_measured() const noexcept;
   Reason reason_to_stay(const Timed& best, double gain) const noexcept;
   Pair choose(const Circumstances& circumstances, const Outlook& outlook);
   Pair take(const Pair& pair, Reason reason);
@@ -256,5 +258,8 @@ class TensorPolicy {
   std::uint64_t switches_ = 0;
   double last_measured_ns_ = 0.0;
 };
+
+// Of a candidate that is not raw.
+bool anything_measured(const TensorPolicy& policy) noexcept;
 
 }  // namespace tern::tuner

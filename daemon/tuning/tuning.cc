@@ -183,7 +183,6 @@ void Tuning::publish(std::uint64_t number, Tuned& tuned) {
   }
   tuned.tuning->allow(allowed);
   if (!tuned.published.empty() && tuned.published.back().choice == choice) return;
-  const bool stays = policy.switches() != tuned.switches || tuned.published.empty();
   if (policy.switches() != tuned.switches && !tuned.published.empty()) {
     tuned.switches = policy.switches();
     ++switches_;
@@ -198,7 +197,7 @@ void Tuning::publish(std::uint64_t number, Tuned& tuned) {
   if (tuned.published.size() == kHistory) tuned.published.pop_front();
   tuned.published.push_back({version, choice, {policy.contributions(), choice.broadcast}});
   tuned.tuning->publish(version, choice, policy.contributions());
-  if (change_sink_) tell_change(number, tuned, stays);
+  if (change_sink_) tell_change(number, tuned);
 }
 
 // ---- What has happened

@@ -132,7 +132,7 @@ class Tuning {
                             const Tuned& tuned) const;
   void publish(std::uint64_t number, Tuned& tuned);
   void decide();
-  void tell_change(std::uint64_t number, const Tuned& tuned, bool stays) const;
+  void tell_change(std::uint64_t number, const Tuned& tuned) const;
   // After an op of the tensor of that number.
   struct EndedOp {
     std::uint64_t number;

@@ -38,6 +38,9 @@ Status read_bound(std::string_view word, std::string_view text, double max,
   return {};
 }
 
+// How a rule about a job ends: all its tensors.
+constexpr std::string_view kOfJob = "/*";
+
 Status read_weight(std::string_view text, std::string_view pattern, std::uint32_t& weight) {
   constexpr std::uint32_t kMaxWeight = 100;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), weight);
@@ -47,7 +50,7 @@ Status read_weight(std::string_view text, std::string_view pattern, std::uint32_
                                             ": a weight is a whole number from 1 to " +
                                             std::to_string(kMaxWeight));
   }
-  if (!pattern.ends_with("/*")) {
+  if (!pattern.ends_with(kOfJob)) {
     return fail(Errc::invalid_argument,
                 "policy: weights are of jobs; write JOB/* weight=" + std::string(text) +
                     " in place of the pattern " + std::string(pattern));
@@ -103,7 +106,8 @@ Status TuningPolicy::read_rule(std::string_view text, Rule& rule) {
     if (take_prefix(word, "user=")) {
       rule.user = user_named(std::string(word));
       if (rule.user) continue;
-      return fail(Errc::invalid_argument,
+      // No mistake for ever: whoever knows the users may just not answer.
+      return fail(Errc::unreachable,
                   "policy: user=" + std::string(word) + ": this machine has no such user");
     }
     rule.advises = true;
@@ -144,7 +148,8 @@ TuningAdvice TuningPolicy::advice(const std::string& job, const std::string& nam
 std::uint32_t TuningPolicy::weight(const std::string& job, std::uint32_t user) const {
   for (const Rule& rule : rules_) {
     if (rule.weight == 0 || (rule.user && *rule.user != user)) continue;
-    const std::string of_job = rule.pattern.substr(0, rule.pattern.find('/'));
+    // A job's name may have slashes; read_weight() has seen that this ends with its tensors.
+    const std::string of_job = rule.pattern.substr(0, rule.pattern.size() - kOfJob.size());
     if (::fnmatch(of_job.c_str(), job.c_str(), 0) == 0) return rule.weight;
   }
   return 1;

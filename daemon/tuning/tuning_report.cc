@@ -23,12 +23,18 @@ std::string Tuning::choice_text(const TensorState& state) const {
   return tuner_.choice_text(found->second.published.back().choice);
 }
 
-void Tuning::tell_change(std::uint64_t number, const Tuned& tuned, bool stays) const {
+// Nothing where only a probe, a few raw chunks, begins or ends.
+void Tuning::tell_change(std::uint64_t number, const Tuned& tuned) const {
   const auto& published = tuned.published;
-  const std::string from =
-      published.size() > 1 ? tuner_.choice_text(published[published.size() - 2].choice) : "";
-  change_sink_({tuned.group, tuned.job, tuned.name, from,
-                tuner_.choice_text(published.back().choice), tuner_.view(number).reason, !stays});
+  const tuner::Choice& now = published.back().choice;
+  const tuner::Choice before =
+      published.size() > 1 ? published[published.size() - 2].choice : tuner::Choice{};
+  const std::string from = published.size() > 1 ? tuner_.choice_text(before) : "";
+  const std::string to = tuner_.choice_text(now);
+  // What was tried may be what is used from now on.
+  if (from == to && before.trial == now.trial) return;
+  change_sink_(
+      {tuned.group, tuned.job, tuned.name, from, to, tuner_.view(number).reason, now.trial});
 }
 
 nlohmann::json Tuning::describe(std::uint64_t number, const Tuned& tuned, bool all) const {

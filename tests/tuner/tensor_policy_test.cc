@@ -108,6 +108,7 @@ TEST(TensorPolicy, ALossThatGrowsForbidsARecipeAtOnce) {
   for (int i = 0; i < 3; ++i) rig.policy.observe_sample(kThreeLc, 0.02, 0.97);
   EXPECT_FALSE(rig.policy.allowed(kThreeLc));
   EXPECT_EQ(rig.step().broadcast, kInt4);
+  EXPECT_EQ(rig.policy.reason(), Reason::not_allowed_now) << "there is no alarm";
 }
 
 TEST(TensorPolicy, DoesNotFlapUnderNoise) {

@@ -130,6 +130,30 @@ TEST(Tuner, ExplainsItself) {
   EXPECT_THAT(view.candidates[0].verdict, HasSubstr("% slower"));
 }
 
+// Of a trial the policy's reason would say nothing: it is that of what comes after.
+TEST(Tuner, SaysOfATrialThatItIsOne) {
+  Settings settings = no_first_ops();
+  settings.policy.trial_every = 8;
+  Tuner tuner(usual_candidates(), settings);
+  TensorInfo info = tensor("w");
+  info.level = Level::conservative;
+  tuner.add_tensor(1, std::move(info));
+  measure_all(tuner, 1);
+  for (int i = 0; i < 8; ++i) tuner.observe_rate("b", 1.25e9, false);
+  OpMeasurement measured;
+  measured.op.ns = 1e8;
+  int ops = 0;
+  while (!(measured.op.choice = tuner.decide(1)).trial && ++ops < 20'000) {
+    tuner.observe_op(1, measured);
+  }
+  ASSERT_TRUE(measured.op.choice.trial) << ops;
+  const Tuner::TensorView view = tuner.view(1);
+  EXPECT_THAT(view.reason, HasSubstr("a trial, after which it is "));
+  int kept = 0;
+  for (const auto& one : view.candidates) kept += one.verdict == "in use again after the trial";
+  EXPECT_EQ(kept, 1);
+}
+
 TEST(Tuner, SaysByWhatEachLegIsSent) {
   Tuner tuner(usual_candidates(), no_first_ops());
   tuner.add_tensor(1, tensor("w"));

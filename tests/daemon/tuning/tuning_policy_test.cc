@@ -35,6 +35,13 @@ TEST(TuningPolicy, WeightsAreOfJobs) {
   EXPECT_EQ(policy_of("").weight("test", 1000), 1u);
 }
 
+TEST(TuningPolicy, AWeightIsOfTheWholeNameOfAJob) {
+  const TuningPolicy policy = policy_of("team/train/* weight=4; other/* weight=3");
+  EXPECT_EQ(policy.weight("team/train", 1000), 4u);
+  EXPECT_EQ(policy.weight("team", 1000), 1u);
+  EXPECT_EQ(policy.weight("other/train", 1000), 1u);
+}
+
 // A label says nothing about who has chosen it.
 TEST(TuningPolicy, AWeightMayBeForOneUsersJobs) {
   const TuningPolicy policy = policy_of("prod/* weight=10 user=1000; prod/* user=root weight=3");
