@@ -230,7 +230,9 @@ Result<json> ask_daemon(const std::string& socket_path, std::string_view verb, c
   if (auto status = connection.open(); !status) return tl::unexpected(status.error());
   const json request{
       {"v", wire::kControlProtocol}, {"id", kRequestId}, {"verb", verb}, {"args", args}};
-  if (auto status = connection.send(request.dump() + "\n"); !status) {
+  // What is no UTF-8 becomes signs that no name has, and the daemon knows no such thing.
+  const std::string line_out = request.dump(-1, ' ', false, json::error_handler_t::replace);
+  if (auto status = connection.send(line_out + "\n"); !status) {
     return tl::unexpected(status.error());
   }
   const auto line = connection.receive_line();

@@ -187,6 +187,7 @@ json TraceEvents::other_data() const {
           {"wall_ns", count_at(summary_, "wall_ns")},
           {"clocks", field(summary_, "clocks")},
           {"dropped_events", dropped_},
+          {"has_unnamed_tensors", field(summary_, "has_unnamed") == true},
           {"dropped_recipe_changes", count_at(summary_, "changes_dropped")},
           {"dropped_device_reports", count_at(summary_, "devices_dropped")}};
 }

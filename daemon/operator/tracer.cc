@@ -13,6 +13,7 @@ namespace {
 constexpr std::size_t kMaxChanges = 4096;
 constexpr std::size_t kMaxDeviceRows = 4096;
 constexpr std::size_t kMaxNamedGroups = 256;
+constexpr std::size_t kMaxNamedTensors = 32'768;  // of all groups: with them an answer has its room
 // Of one answer: some hundred kilobytes, and a few milliseconds of the conductor's time.
 constexpr std::size_t kPageEvents = 4096;
 
@@ -63,11 +64,13 @@ void Tracer::remember(const Known& known) {
   for (const nlohmann::json& group : known.names) {
     const std::uint64_t number = group["number"].get<std::uint64_t>();
     const auto found = groups_.find(number);
-    if (found == groups_.end()) {
-      if (groups_.size() < kMaxNamedGroups) groups_.emplace(number, group);
-    } else {
-      found->second["tensors"].update(group["tensors"]);
+    if (found == groups_.end() && groups_.size() == kMaxNamedGroups) continue;
+    nlohmann::json& kept = groups_[number];
+    if (kept.is_null()) {
+      kept = group;
+      kept["tensors"] = nlohmann::json::object();
     }
+    name_tensors(group["tensors"], kept["tensors"]);
   }
   for (const nlohmann::json& device : known.devices) {
     if (devices_.size() == kMaxDeviceRows) {
@@ -77,6 +80,19 @@ void Tracer::remember(const Known& known) {
     devices_.push_back(device);
   }
   told_ns_ = clock_.now_ns();
+}
+
+// Each declaration has another id, however often it is made.
+void Tracer::name_tensors(const nlohmann::json& tensors, nlohmann::json& named) {
+  for (const auto& [id, name] : tensors.items()) {
+    if (named.contains(id)) continue;
+    if (named_tensors_ < kMaxNamedTensors) {
+      named[id] = name;
+      ++named_tensors_;
+    } else {
+      has_unnamed_ = true;
+    }
+  }
 }
 
 void Tracer::on_recipe_change(const RecipeChange& change) {
@@ -114,6 +130,7 @@ nlohmann::json Tracer::summary(const nlohmann::json& peers) const {
           {"lanes", rings_.size()},
           {"lane_events", TraceRing::kEvents},
           {"groups", groups},
+          {"has_unnamed", has_unnamed_},
           {"changes", changes_},
           {"changes_dropped", changes_dropped_},
           {"devices", devices_},
@@ -148,6 +165,8 @@ Result<nlohmann::json> Tracer::handle(const nlohmann::json& args, const Known& k
     devices_.clear();
     devices_dropped_ = 0;
     groups_.clear();
+    named_tensors_ = 0;
+    has_unnamed_ = false;
     remember(known);
     started_ns_ = clock_.now_ns();
     stopped_ns_ = 0;

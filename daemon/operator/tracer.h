@@ -41,6 +41,7 @@ class Tracer {
   std::uint64_t devices_since_ns() const noexcept { return on_ ? told_ns_ : 0; }
 
  private:
+  void name_tensors(const nlohmann::json& tensors, nlohmann::json& named);
   nlohmann::json summary(const nlohmann::json& peers) const;
   Result<nlohmann::json> page(std::uint64_t lane, std::uint64_t from) const;
 
@@ -55,6 +56,8 @@ class Tracer {
   std::uint64_t devices_dropped_ = 0;
   std::uint64_t told_ns_ = 0;
   std::map<std::uint64_t, nlohmann::json> groups_;  // by number
+  std::size_t named_tensors_ = 0;                   // in all of them
+  bool has_unnamed_ = false;                        // there were more
 };
 
 }  // namespace tern::daemon

@@ -17,7 +17,7 @@ const char* step_of(std::string_view verb) {
   constexpr std::array kSteps{"verb status",   "verb host",    "verb clients",  "verb peers",
                               "verb groups",   "verb tensors", "verb counters", "verb tuner",
                               "verb explain",  "verb policy",  "verb version",  "verb trace",
-                              "verb settings", "verb log"};
+                              "verb settings", "verb log",     "verb drain"};
   for (const char* step : kSteps) {
     if (std::string_view(step).substr(kPrefix.size()) == verb) return step;
   }
@@ -90,7 +90,12 @@ Result<nlohmann::json> Verbs::drain(const nlohmann::json& args) {
   constexpr double kMaxSeconds = 7 * 86'400;
   Drain& drain = sources_.conductor->drain();
   const auto begin = args.find("seconds");
-  if (args.contains("cancel")) {
+  for (const char* const key : {"cancel", "if_idle"}) {
+    if (args.contains(key) && !args[key].is_boolean()) {
+      return fail(Errc::invalid_argument, std::string(key) + " is true or false");
+    }
+  }
+  if (args.value("cancel", false)) {
     if (drain.is_on()) spdlog::info("new jobs are taken again: the drain was cancelled");
     drain.cancel();
   } else if (begin != args.end()) {
@@ -100,7 +105,7 @@ Result<nlohmann::json> Verbs::drain(const nlohmann::json& args) {
     }
     drain.begin(static_cast<std::uint64_t>(seconds * 1e9));
     spdlog::info("new jobs are refused, and the daemon will end: it {}", drain.text());
-  } else if (args.contains("if_idle") && drain.is_idle() && !drain.is_on()) {
+  } else if (args.value("if_idle", false) && drain.is_idle() && !drain.is_on()) {
     drain.begin(0);
     spdlog::info("the daemon ends, because it was asked to when nobody needs it");
   }

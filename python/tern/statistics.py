@@ -114,7 +114,7 @@ class TensorStats:
 @dataclass(frozen=True)
 class GroupStats:
     """A group with a rank on this node. `uid`: the beginning of the group's id, no secret. `state`:
-    "joining", "starting", "running", "failed" or "leaving"; `error`: why it has failed. `waiting`:
+    "joining", "running", "failed" or "leaving"; `error`: why it has failed. `waiting`:
     sentences about operations that not all ranks have submitted. `tensors`: the declared ones.
     `number`: the daemon's for the group; 0 while ranks join, and from an older daemon."""
 

@@ -95,6 +95,23 @@ TEST_F(FullBacklog, IsWhereAClientWaitsInTheKernelsQueue) {
   EXPECT_EQ((*answer)["version"], "1");
 }
 
+TEST_F(FullBacklog, IsAskedAlsoForWhatIsNoText) {
+  accept();
+  Fd served;
+  std::string asked;
+  std::thread daemon([&] {
+    while (!served) served = accept();
+    std::array<char, 4096> request;
+    const ssize_t bytes = ::recv(served.get(), request.data(), request.size(), 0);
+    asked.assign(request.data(), bytes > 0 ? static_cast<std::size_t>(bytes) : 0);
+    served.reset();
+  });
+  const auto answer = ask_daemon(path_, "explain", {{"tensor", "\xff"}}, std::chrono::seconds(60));
+  daemon.join();
+  EXPECT_FALSE(answer);
+  EXPECT_TRUE(json::parse(asked, nullptr, false).is_object()) << asked;
+}
+
 TEST_F(FullBacklog, IsWaitedForNoLongerThanTheClientLikes) {
   for (const int ms : {0, 20}) {
     const auto answer = ask_daemon(path_, "version", json::object(), std::chrono::milliseconds(ms));

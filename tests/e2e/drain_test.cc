@@ -3,9 +3,12 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <chrono>
 #include <future>
+#include <nlohmann/json.hpp>
 #include <string>
 
+#include "ctl/control_client.h"
 #include "tests/e2e/cluster.h"
 #include "tests/e2e/rank_process.h"
 
@@ -88,6 +91,19 @@ TEST_F(Drained, WhoCancelsItHasADaemonAsBefore) {
   Ranks next(cluster, {1});
   EXPECT_EQ(next.join(), "");
   EXPECT_EQ(cluster[0].ask("status")["draining"], false);
+}
+
+TEST_F(Drained, WhatIsAskedNotToHappenDoesNot) {
+  const auto ask = [this](const nlohmann::json& args) {
+    return ctl::ask_daemon(cluster[0].control_socket(), "drain", args, std::chrono::seconds(60));
+  };
+  EXPECT_TRUE(ask({{"if_idle", false}}));
+  EXPECT_EQ(cluster[0].ask("status")["draining"], false);
+  EXPECT_FALSE(ask({{"if_idle", 1}}));
+  Ranks ranks(cluster, {1});
+  ASSERT_EQ(ranks.join(), "");
+  EXPECT_TRUE(ask({{"seconds", 1000}, {"cancel", false}}));
+  EXPECT_EQ(cluster[0].ask("status")["draining"], true);
 }
 
 TEST_F(Drained, AQuestionChangesNothing) {

@@ -56,5 +56,20 @@ TEST_F(TracerTest, HasABoundOnWhatItKeepsOfDevices) {
   EXPECT_EQ(stopped["devices_dropped"], 5000 - 4096);
 }
 
+TEST_F(TracerTest, HasABoundOnTheNamesOfTensors) {
+  const auto declared = [](int from, int count) {
+    json tensors = json::object();
+    for (int id = from; id < from + count; ++id) tensors[std::to_string(id)] = "t";
+    return Tracer::Known{json::array({{{"number", 1}, {"tensors", tensors}}}), json::array(),
+                         json::array()};
+  };
+  EXPECT_EQ(ask("start", declared(0, 3))["has_unnamed"], false);
+  for (int i = 0; i < 4; ++i) tracer_.remember(declared(i * 10'000, 10'000));
+  const json stopped = ask("stop");
+  EXPECT_EQ(stopped["groups"][0]["tensors"].size(), 32'768u);
+  EXPECT_EQ(stopped["has_unnamed"], true);
+  EXPECT_EQ(ask("start", declared(0, 3))["has_unnamed"], false);
+}
+
 }  // namespace
 }  // namespace tern::daemon
