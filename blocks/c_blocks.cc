@@ -102,6 +102,9 @@ tern_status tern_blocks_all_reduce(tern_blocks* blocks, const tern_op* passed) {
     tern_op op;
     if (const Status read = tern::read_sized(passed, "op", op); !read) return report(read);
     if (const char* problem = objection_to(op)) return refuse(problem);
+    if (op.count != 0 && op.count != blocks->tensor->elements()) {
+      return refuse("count is neither 0 nor the tensor's declared count");
+    }
     TensorBlocks::Operation operation;
     operation.input = static_cast<const std::byte*>(op.input != nullptr ? op.input : op.output);
     operation.output =

@@ -39,6 +39,7 @@ class TensorBlocks {
   // The end of the operation, its results decoded; timeout: it goes on.
   Status wait(std::int64_t timeout_ms);
   bool is_under_way() const noexcept { return ticket_ != 0; }
+  std::uint64_t elements() const noexcept { return layout_.count(); }
 
   // The last call: cancels what is under way, gives the slots back, and hands the residual to the
   // daemon, which keeps it for the next declaration. The error is of that: it is lost.

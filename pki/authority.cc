@@ -161,6 +161,24 @@ Status check_names(const std::vector<std::string>& names) {
   return {};
 }
 
+// Peers would accept nothing that such an issuer has signed.
+Status check_issuer(X509* issuer, const std::string& path) {
+  const CertificateFacts facts = facts_of(issuer);
+  if (!facts.is_authority) {
+    return fail(Errc::invalid_argument,
+                path +
+                    ": is the certificate of a node and no authority's; give the folder that "
+                    "`ternctl pki init-ca` has made");
+  }
+  if (facts.not_after_s <= std::time(nullptr)) {
+    return fail(Errc::invalid_argument,
+                path + ": the authority has expired on " + date_text(facts.not_after_s) +
+                    "; make a new one with `ternctl pki init-ca` in another folder, and append its "
+                    "ca.pem to every node's tls_ca_file");
+  }
+  return {};
+}
+
 }  // namespace
 
 Validity valid_for_days(int days) {
@@ -208,9 +226,14 @@ Result<FilePair> issue(const IssueRequest& request) {
     return fail(Errc::invalid_argument, authority.certificate + " and " + authority.key +
                                             " are no authority: " + openssl_trouble());
   }
+  if (auto usable = check_issuer(issuer.get(), authority.certificate); !usable) {
+    return tl::unexpected(usable.error());
+  }
+  Validity validity = request.validity;
+  validity.not_after_s = std::min(validity.not_after_s, facts_of(issuer.get()).not_after_s);
   const KeyHandle key(EVP_EC_gen("P-256"));
   const X509Handle certificate =
-      key ? draft(request.names.front(), key.get(), request.validity) : X509Handle();
+      key ? draft(request.names.front(), key.get(), validity) : X509Handle();
   X509* const own = certificate.get();
   const bool made =
       certificate && add_extension(own, issuer.get(), NID_basic_constraints, "critical,CA:FALSE") &&

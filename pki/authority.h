@@ -32,7 +32,8 @@ struct IssueRequest {
   std::vector<std::string> names;  // host names and addresses; the first one names the files
   Validity validity;
 };
-// A certificate that serves both ends of a connection.
+// A certificate that serves both ends of a connection. It ends when the authority does, at the
+// latest; one that has ended is refused.
 Result<FilePair> issue(const IssueRequest& request);
 
 // 256 random bits in hexadecimal digits: the key that all nodes of a cluster share instead of

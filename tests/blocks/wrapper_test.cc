@@ -22,21 +22,51 @@ std::string refusal(Blocks& blocks, auto values) {
   }
 }
 
-// The library has no lengths: it would use the declared count of floats.
-TEST(BlocksWrapper, AnAllReduceNeedsTheDeclaredElements) {
-  FakeDaemon daemon({.blocks = true, .block_recipe = "raw"});
-  daemon.set_ops(Ops::hold);
-  tern_connect_options connect = TERN_CONNECT_OPTIONS_INIT;
-  connect.socket_path = daemon.path().c_str();
-  connect.arena_bytes = 1 << 20;
-  Client client(connect);
+class BlocksOfAThousand : public ::testing::Test {
+ protected:
+  BlocksOfAThousand() { daemon.set_ops(Ops::hold); }
+
+  tern_connect_options connecting() {
+    tern_connect_options connect = TERN_CONNECT_OPTIONS_INIT;
+    connect.socket_path = daemon.path().c_str();
+    connect.arena_bytes = 1 << 20;
+    return connect;
+  }
+  Tensor declare() {
+    tern_tensor_options options = TERN_TENSOR_OPTIONS_INIT;
+    options.name = "gradient";
+    options.count = 1000;
+    options.role = TERN_GRADIENT;
+    options.client_blocks = 1;
+    return group.declare(options);
+  }
+
+  FakeDaemon daemon{{.blocks = true, .block_recipe = "raw"}};
+  Client client{connecting()};
   Group group = client.join(client.mint(), 0, 1);
-  tern_tensor_options options = TERN_TENSOR_OPTIONS_INIT;
-  options.name = "gradient";
-  options.count = 1000;
-  options.role = TERN_GRADIENT;
-  options.client_blocks = 1;
-  Blocks blocks(client, group, group.declare(options));
+};
+
+// As tern_all_reduce: a caller with another count has another buffer.
+TEST_F(BlocksOfAThousand, TakeNoOtherCount) {
+  const Tensor tensor = declare();
+  tern_blocks* blocks = nullptr;
+  ASSERT_EQ(tern_blocks_create(client.get(), group.get(), tensor.get(), &blocks), TERN_OK);
+  std::vector<float> values(100);
+  tern_op op = TERN_OP_INIT;
+  op.input = op.output = values.data();
+  op.count = values.size();
+  EXPECT_EQ(tern_blocks_all_reduce(blocks, &op), TERN_ERR_INVALID_ARGUMENT);
+  EXPECT_STREQ(tern_blocks_error_detail(), "count is neither 0 nor the tensor's declared count");
+  values.resize(1000);
+  op.input = op.output = values.data();
+  op.count = values.size();
+  EXPECT_EQ(tern_blocks_all_reduce(blocks, &op), TERN_OK);
+  tern_blocks_release(blocks);
+}
+
+// The library has no lengths: it would use the declared count of floats.
+TEST_F(BlocksOfAThousand, NeedSpansOfTheDeclaredElements) {
+  Blocks blocks(client, group, declare());
   std::vector<float> values(2000);
   const std::span<float> all(values);
   EXPECT_EQ(

@@ -122,6 +122,30 @@ TEST_F(Authority, RefusesNamesThatAreNone) {
   EXPECT_FALSE(issue({folder, folder, {}, valid_for_days(1)}));
 }
 
+TEST_F(Authority, IssuesNothingThatOutlivesIt) {
+  const Validity short_time = valid_for_days(10);
+  ASSERT_TRUE(make_authority(folder, "lab", short_time));
+  const auto node = issue({folder, folder, {"a"}, valid_for_days(365)});
+  ASSERT_TRUE(node) << node.error().text;
+  EXPECT_EQ((*read_certificates(node->certificate))[0].not_after_s, short_time.not_after_s);
+}
+
+TEST_F(Authority, IssuesNothingThatNobodyAccepts) {
+  const std::int64_t now = valid_for_days(0).not_after_s;
+  ASSERT_TRUE(make_authority(folder, "lab", {now - 200, now - 100}));
+  const auto late = issue({folder, folder, {"a"}, valid_for_days(1)});
+  ASSERT_FALSE(late);
+  EXPECT_THAT(late.error().text, AllOf(HasSubstr(folder + "/ca.pem"), HasSubstr("has expired on")));
+  EXPECT_FALSE(std::filesystem::exists(folder + "/a.pem"));
+
+  ASSERT_TRUE(make_authority(folder + "/good", "lab", valid_for_days(1)));
+  const auto node = issue({folder + "/good", folder + "/bad", {"ca"}, valid_for_days(1)});
+  ASSERT_TRUE(node);
+  const auto chained = issue({folder + "/bad", folder, {"a"}, valid_for_days(1)});
+  ASSERT_FALSE(chained);
+  EXPECT_THAT(chained.error().text, HasSubstr("no authority's"));
+}
+
 TEST_F(Authority, NamesTheFileThatIsMissingOrNone) {
   EXPECT_THAT(issue({folder, folder, {"a"}, valid_for_days(1)}).error().text,
               AllOf(HasSubstr(folder + "/ca.pem"), HasSubstr("pki init-ca")));

@@ -44,9 +44,10 @@ TERN_API tern_status tern_blocks_release(tern_blocks* blocks);
 /* Encodes op->input and submits, as tern_all_reduce with the same op would; op->tensor is ignored.
  * input is read before the call returns, output is written by tern_blocks_wait; both hold the
  * tensor's elements, anywhere in memory. NULL for one of them: in place. A prescale is for f32
- * alone, and a recipe is refused. One operation of a tern_blocks is under way at a time:
- * TERN_ERR_WOULD_BLOCK otherwise. After a failure the residual is what it was before, unless a
- * result came that cannot be decoded (TERN_ERR_CORRUPT_DATA): the owners have the contribution. */
+ * alone, and a recipe is refused; count is 0 or the tensor's. One operation of a tern_blocks is
+ * under way at a time: TERN_ERR_WOULD_BLOCK otherwise. After a failure the residual is what it was
+ * before, unless a result came that cannot be decoded (TERN_ERR_CORRUPT_DATA): the owners have the
+ * contribution. */
 TERN_API tern_status tern_blocks_all_reduce(tern_blocks* blocks, const tern_op* op);
 
 /* As tern_wait, for the operation that is under way, whose result it decodes into its output.
