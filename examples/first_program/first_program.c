@@ -2,6 +2,7 @@
  * the others read; run it first, or copy the file to the other nodes. */
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/stat.h>
 #include <tern/tern.h>
 
 static void check(tern_status status) {
@@ -21,6 +22,9 @@ int main(int argc, char** argv) {
 
   tern_group_id id = {{0}};
   if (join.rank == 0) check(tern_group_mint(client, &id));
+  /* The id is the group's secret: a file of this run, for this user's eyes alone. */
+  umask(077);
+  if (join.rank == 0) remove(argv[1]);
   FILE* file = fopen(argv[1], join.rank == 0 ? "w" : "r");
   if (file == NULL) return perror(argv[1]), 1;
   if (join.rank == 0)
@@ -31,6 +35,7 @@ int main(int argc, char** argv) {
 
   tern_group* group;
   check(tern_group_join(client, &id, &join, &group));
+  if (join.rank == 0) remove(argv[1]); /* all have read it, and the next run has another */
 
   float values[3] = {1.0f, 10.0f, (float)join.rank};
   tern_op op = TERN_OP_INIT;

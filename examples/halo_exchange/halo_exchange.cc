@@ -6,51 +6,24 @@
 //   halo_exchange ID_FILE RANK SIZE [STEPS]
 //
 // Rank 0 writes the file that the others read. The daemon is that of $TERN_SOCKET, or the system's.
-#include <chrono>
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
 #include <exception>
-#include <filesystem>
-#include <fstream>
-#include <iterator>
 #include <span>
 #include <stdexcept>
 #include <string>
-#include <thread>
 #include <utility>
 #include <vector>
 
+#include "examples/rendezvous/rendezvous.h"
 #include "tern/tern.hpp"
 
 namespace {
 
 constexpr int kHeight = 120, kWidth = 200;  // points of a tile
-constexpr auto kPatience = std::chrono::minutes(1);
 
 using Floats = std::vector<float>;
-
-// Complete when it appears, because a rename makes it appear.
-tern_group_id share_id(tern::Client& client, const std::string& path, int rank) {
-  if (rank == 0) {
-    const tern_group_id id = client.mint();
-    std::ofstream(path + ".draft") << id.text;
-    std::filesystem::rename(path + ".draft", path);
-    return id;
-  }
-  const auto deadline = std::chrono::steady_clock::now() + kPatience;
-  while (!std::filesystem::exists(path)) {
-    if (std::chrono::steady_clock::now() > deadline) {
-      throw std::runtime_error("no " + path + "; does rank 0 run?");
-    }
-    std::this_thread::sleep_for(std::chrono::milliseconds(5));
-  }
-  std::ifstream file(path);
-  const std::string text{std::istreambuf_iterator<char>(file), {}};
-  tern_group_id id = {};
-  text.copy(id.text, sizeof id.text - 1);
-  return id;
-}
 
 // A part of the plate with a border of one point, which is cold at the plate's end.
 class Plate {
@@ -170,7 +143,7 @@ Plate whole_plate(const Place& place, int steps) {
 
 int run(const std::string& id_file, int rank, int size, int steps) {
   tern::Client client;
-  tern::Group group = client.join(share_id(client, id_file, rank), rank, size);
+  tern::Group group = tern::rendezvous::join_by_file(client, id_file, rank, size);
   const Place place = place_of(rank, size);
   const int top = place.row * kHeight, left = place.column * kWidth;
   Plate tile(kHeight, kWidth);

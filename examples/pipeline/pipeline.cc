@@ -5,52 +5,25 @@
 //   pipeline ID_FILE RANK SIZE [PARTS]
 //
 // Rank 0 writes the file that the others read. The daemon is that of $TERN_SOCKET, or the system's.
-#include <chrono>
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
 #include <exception>
-#include <filesystem>
-#include <fstream>
-#include <iterator>
 #include <span>
 #include <stdexcept>
 #include <string>
-#include <thread>
 #include <vector>
 
+#include "examples/rendezvous/rendezvous.h"
 #include "tern/tern.hpp"
 
 namespace {
 
 constexpr std::size_t kWidth = 20000;  // numbers of a part
-constexpr auto kPatience = std::chrono::minutes(1);
 // What goes on to the next stage, and what comes back from the last.
 constexpr std::uint32_t kForward = 0, kBack = 1;
 
 using Floats = std::vector<float>;
-
-// Complete when it appears, because a rename makes it appear.
-tern_group_id share_id(tern::Client& client, const std::string& path, int rank) {
-  if (rank == 0) {
-    const tern_group_id id = client.mint();
-    std::ofstream(path + ".draft") << id.text;
-    std::filesystem::rename(path + ".draft", path);
-    return id;
-  }
-  const auto deadline = std::chrono::steady_clock::now() + kPatience;
-  while (!std::filesystem::exists(path)) {
-    if (std::chrono::steady_clock::now() > deadline) {
-      throw std::runtime_error("no " + path + "; does rank 0 run?");
-    }
-    std::this_thread::sleep_for(std::chrono::milliseconds(5));
-  }
-  std::ifstream file(path);
-  const std::string text{std::istreambuf_iterator<char>(file), {}};
-  tern_group_id id = {};
-  text.copy(id.text, sizeof id.text - 1);
-  return id;
-}
 
 float input_at(std::size_t part, std::size_t i) {
   return static_cast<float>((part * 31 + i) % 1000);
@@ -109,7 +82,7 @@ void run_first(tern::Group& group, int size, std::size_t parts) {
 
 int run(const std::string& id_file, int rank, int size, std::size_t parts) {
   tern::Client client;
-  tern::Group group = client.join(share_id(client, id_file, rank), rank, size);
+  tern::Group group = tern::rendezvous::join_by_file(client, id_file, rank, size);
   if (rank == 0) {
     run_first(group, size, parts);
   } else {

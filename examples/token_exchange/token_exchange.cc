@@ -6,52 +6,25 @@
 //
 // Rank 0 writes the file that the others read. The daemon is that of $TERN_SOCKET, or the system's.
 #include <algorithm>
-#include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <exception>
-#include <filesystem>
-#include <fstream>
-#include <iterator>
 #include <numeric>
 #include <random>
 #include <span>
 #include <stdexcept>
 #include <string>
-#include <thread>
 #include <vector>
 
+#include "examples/rendezvous/rendezvous.h"
 #include "tern/tern.hpp"
 
 namespace {
 
 constexpr std::size_t kWidth = 64;  // numbers of a token
-constexpr auto kPatience = std::chrono::minutes(1);
 
 using Counts = std::vector<std::uint64_t>;
 using Floats = std::vector<float>;
-
-// Complete when it appears, because a rename makes it appear.
-tern_group_id share_id(tern::Client& client, const std::string& path, int rank) {
-  if (rank == 0) {
-    const tern_group_id id = client.mint();
-    std::ofstream(path + ".draft") << id.text;
-    std::filesystem::rename(path + ".draft", path);
-    return id;
-  }
-  const auto deadline = std::chrono::steady_clock::now() + kPatience;
-  while (!std::filesystem::exists(path)) {
-    if (std::chrono::steady_clock::now() > deadline) {
-      throw std::runtime_error("no " + path + "; does rank 0 run?");
-    }
-    std::this_thread::sleep_for(std::chrono::milliseconds(5));
-  }
-  std::ifstream file(path);
-  const std::string text{std::istreambuf_iterator<char>(file), {}};
-  tern_group_id id = {};
-  text.copy(id.text, sizeof id.text - 1);
-  return id;
-}
 
 std::uint64_t sum(const Counts& counts) {
   return std::accumulate(counts.begin(), counts.end(), std::uint64_t{0});
@@ -85,7 +58,7 @@ void work(int rank, Floats& values) {
 
 int run(const std::string& id_file, int rank, int size, std::size_t tokens) {
   tern::Client client;
-  tern::Group group = client.join(share_id(client, id_file, rank), rank, size);
+  tern::Group group = tern::rendezvous::join_by_file(client, id_file, rank, size);
 
   std::mt19937 random(static_cast<unsigned>(rank) + 1);
   std::vector<std::size_t> expert_of(tokens);

@@ -1,11 +1,10 @@
 #include "examples/training/exchange.h"
 
 #include <bit>
-#include <chrono>
 #include <optional>
 #include <vector>
 
-#include "examples/training/rendezvous.h"
+#include "examples/rendezvous/rendezvous.h"
 #include "examples/training/tern_server.h"
 #include "tern/blocks.hpp"
 #include "tern/tern.hpp"
@@ -23,19 +22,12 @@ Client connect(const ExchangeOptions& options) {
 }
 
 Group join(Client* client, const ExchangeOptions& options) {
-  tern_group_id id = {};
-  if (options.rank == 0) {
-    id = client->mint();
-    publish_group_id(options.group_id_file, id);
-  } else {
-    id = await_group_id(options.group_id_file, std::chrono::milliseconds(options.timeout_ms));
-  }
   tern_join_options join_options = TERN_JOIN_OPTIONS_INIT;
   join_options.rank = options.rank;
   join_options.size = options.size;
   join_options.timeout_ms = options.timeout_ms;
   join_options.op_timeout_ms = options.timeout_ms;
-  return client->join(id, join_options);
+  return rendezvous::join_by_file(*client, options.group_id_file, join_options);
 }
 
 // Gradients lie in the arena, where Tern reads and writes them in place.
