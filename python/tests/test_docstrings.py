@@ -6,6 +6,7 @@ import inspect
 import pathlib
 import pkgutil
 import re
+import subprocess
 
 import pytest
 
@@ -80,6 +81,14 @@ def test_the_site_has_every_module_whose_names_are_not_those_of_tern():
     assert pages[0] == "tern" and "tern.cuda" in pages
     for module in modules():
         assert module.__name__ in pages or set(module.__all__) <= set(tern.__all__)
+
+
+def test_the_site_takes_the_place_of_no_other_folder(tmp_path):
+    (tmp_path / "page.md").touch()
+    made = subprocess.run([MAKE_DOCS, tmp_path.name], cwd=tmp_path.parent, capture_output=True,
+                          text=True, check=False)
+    assert made.returncode == 1 and str(tmp_path) in made.stderr
+    assert (tmp_path / "page.md").exists()
 
 
 @pytest.mark.parametrize("module", modules(), ids=lambda module: module.__name__)
