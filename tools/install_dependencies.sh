@@ -18,7 +18,7 @@ demo_packages='build-essential cmake ninja-build pkg-config
 deb_packages="$demo_packages
   debhelper git libibverbs-dev lintian man-db"
 test_packages="$deb_packages
-  git ccache clang clang-format clang-tidy libclang-rt-14-dev libgloo-dev openmpi-bin libopenmpi-dev iperf3 python3-numpy python3-pytest python3-venv prometheus
+  git ccache clang clang-format clang-tidy libclang-rt-14-dev lld libgloo-dev openmpi-bin libopenmpi-dev iperf3 python3-numpy python3-pytest python3-venv prometheus
   ibverbs-providers ibverbs-utils perftest rdma-core qemu-system-x86 busybox-static kmod systemd shellcheck qemu-user"
 cross_packages='g++-aarch64-linux-gnu qemu-user'
 full_packages="$test_packages $cross_packages"
