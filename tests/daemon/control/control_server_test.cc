@@ -457,7 +457,7 @@ TEST_F(ControlServerTest, AListOfRowsIsOneAnswer) {
 // Nor has it a bound but the time for an answer.
 TEST_F(ControlServerTest, RowsAreMadeWhenThoseBeforeHaveBeenTaken) {
   options_.max_answer_bytes = 10'000;
-  handler_.row_count = 3'000;
+  handler_.row_count = 600;  // more than sockets hold
   handler_.row_bytes = 10'000;
   start();
   const Fd fd = connect();
@@ -468,7 +468,7 @@ TEST_F(ControlServerTest, RowsAreMadeWhenThoseBeforeHaveBeenTaken) {
   EXPECT_LT(made, 200) << "the client takes nothing";
   EXPECT_TRUE(is_served(other));
   const std::string line = receive_line(fd);
-  EXPECT_EQ(nlohmann::json::parse(line)["result"].size(), 3'000u);
+  EXPECT_EQ(nlohmann::json::parse(line)["result"].size(), 600u);
   EXPECT_GT(handler_.pieces, made);
   EXPECT_TRUE(is_served(fd));
 }
