@@ -44,7 +44,7 @@ struct AnnounceBody {
   std::uint32_t root;            // rank, of a kind that has one
   std::uint32_t rank;            // lowest rank of the node that sends this
   std::uint32_t eager_bytes;     // bytes of the contribution that follow; 0 where there is none
-  std::uint32_t prescale_bits;   // f32 applied already; for the error text only
+  std::uint32_t prescale_bits;   // 0; nobody reads it
   std::uint64_t generation;      // of the tensor's declaration
   std::uint32_t alpha_bits;      // f32, of a shift (diana): both ends must move it alike
   std::uint32_t state_scale_bits;  // f32, of the op under diana and ef21, else 0: as alpha

@@ -160,9 +160,9 @@ class Group:
 
         `server`: the rank that keeps all of the model; None: every rank keeps a shard, and these
         are equal but for one element. `reduction`: of the gradients, "average" or "sum".
-        `push_recipe` and `pull_recipe`: of the gradients and of the differences; by "auto" both
-        travel as they are. Two tensors of `dtype` are declared, "NAME.push" and "NAME.pull" after
-        `name`, with this `priority`: see declare(), which has the errors too.
+        `push_recipe` and `pull_recipe`: of the gradients and of the differences; "auto" may lose
+        values, "raw" is exact. Two tensors of `dtype` are declared, "NAME.push" and "NAME.pull"
+        after `name`, with this `priority`: see declare(), which has the errors too.
         """
         if reduction not in ("average", "sum"):
             raise ValueError(f"reduction={reduction!r} is neither average nor sum")

@@ -25,7 +25,7 @@ typedef struct {
   tern_dtype dtype;
   tern_reduction reduction; /* of the gradients: TERN_SUM or TERN_AVERAGE */
   const char* push_recipe;  /* of the gradients and of the differences; as the recipe of */
-  const char* pull_recipe;  /* tern_tensor_options. "auto" sends both as they are. */
+  const char* pull_recipe;  /* tern_tensor_options: NULL and "auto" may lose, "raw" is exact. */
   int32_t priority;         /* higher goes first; 0 normal */
   uint32_t reserved;
 } tern_push_pull_options;

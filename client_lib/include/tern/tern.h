@@ -11,8 +11,8 @@
  *    call that ends it. After fork() the child's handles answer TERN_ERR_FORKED and do no harm.
  *  - Nothing here aborts, prints, installs signal handlers or blocks without the timeout given to
  *    it.
- *  - Timeouts are milliseconds; 0 does not wait, TERN_FOREVER waits without limit. A daemon that
- *    dies ends every wait with TERN_ERR_DAEMON_LOST.
+ *  - Timeouts are milliseconds; 0 does not wait, TERN_FOREVER waits without limit; of a join or
+ *    split both mean 60 s. A daemon that dies ends every wait with TERN_ERR_DAEMON_LOST.
  *  - Sizes of structs: every options struct begins with struct_size. Initialise the struct with the
  *    _INIT macro beside it. A field that a later version adds is then zero, which always means "as
  *    before". If a program uses a field that the library does not know, the call returns
@@ -98,8 +98,9 @@ typedef struct {
                             ranks each */
   uint32_t verify;       /* 1: compare the results' checksums across ranks after every operation */
   uint64_t seed;         /* for recipes that draw random numbers; the same on all ranks */
-  int64_t timeout_ms;    /* how long to wait for the other ranks; 0: 60000. The call may return a
-                            second later than that, or later still if the group is just beginning */
+  int64_t timeout_ms;    /* how long to wait for the other ranks, at most the daemon's
+                            join_timeout_max (1 h); 0 and TERN_FOREVER: 60000. The call may return
+                            a second later, or later still if the group is just beginning */
   int64_t op_timeout_ms; /* an operation not submitted by all ranks for so long fails everywhere;
                             0: the daemon's setting (10 minutes) */
 } tern_join_options;
@@ -200,11 +201,11 @@ typedef struct {
   { sizeof(tern_tensor_options), 0, NULL, 0, TERN_F32, TERN_EXACT, NULL, NULL, 0, 0, 0, 0 }
 
 /* Declares a tensor in the group, with the memory that its recipe needs. The call is local and does
- * not wait for the other ranks. If ranks declare the tensor differently, the first operation on it
- * fails with TERN_ERR_MISMATCH.
- * TERN_ERR_ALREADY_EXISTS, TERN_ERR_BAD_RECIPE (the detail points at the place),
- * TERN_ERR_QUOTA_EXCEEDED; TERN_ERR_UNSUPPORTED for client_blocks where several ranks of the group
- * are on this node, or the daemon is too old. */
+ * not wait for the other ranks. If ranks of one node declare the tensor differently, the later call
+ * fails with TERN_ERR_MISMATCH; of ranks on several nodes the first operation does.
+ * TERN_ERR_ALREADY_EXISTS, TERN_ERR_OUT_OF_MEMORY, TERN_ERR_QUOTA_EXCEEDED, TERN_ERR_BAD_RECIPE
+ * (the detail points at the place); TERN_ERR_UNSUPPORTED for client_blocks where several ranks of
+ * the group are on this node, or the daemon is too old. */
 TERN_API tern_status tern_tensor_declare(tern_group* group, const tern_tensor_options* options,
                                          tern_tensor** tensor);
 
