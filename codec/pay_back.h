@@ -10,9 +10,9 @@ namespace tern::codec {
 struct Owed {
   float* residual = nullptr;  // an element for each value; null: there is none
   float state_scale = 1.0f;
-  DType carried = DType::f32;    // what the values are rounded to before they leave
-  DType delivered = DType::f32;  // what readers have in the end,
-  float share = 1.0f;            // of values that were multiplied by this
+  DType carried = DType::f32;    // the type in which the values leave
+  DType delivered = DType::f32;  // the type of results, which are the values times `share`
+  float share = 1.0f;
 };
 
 // values = values + state_scale * residual, as `carried` has them; what that rounds away stays in

@@ -145,8 +145,8 @@ BlockCompletion BlockEncoder::finish(const BlockRequest& request) {
 
   const std::span<float> sum{as_floats(host_bytes(request.sum).data()),
                              blocks_.part(op, request.number).elements};
-  // What this node owes it has left out of a contribution, when another root kept the sum.
   const bool averages = blocks_.reduction(op) == Reduction::average;
+  // What this node owes it has left out of a contribution, when another root kept the sum.
   if (keeps_sums) {
     codec::Owed owed;
     owed.delivered = blocks_.dtype(op);

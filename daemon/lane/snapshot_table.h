@@ -3,14 +3,11 @@
 #include <array>
 #include <atomic>
 #include <cstdint>
-#include <cstdlib>
 #include <cstring>
 #include <memory>
 #include <span>
 #include <type_traits>
 #include <vector>
-
-#include "base/check.h"
 
 namespace tern::daemon {
 
@@ -22,10 +19,6 @@ class SnapshotTable {
   static_assert(std::is_trivially_copyable_v<Row> && sizeof(Row) % 8 == 0);
 
  public:
-  SnapshotTable() : words_(static_cast<Word*>(std::calloc(kRows * kWords, sizeof(Word)))) {
-    TERN_CHECK(words_ != nullptr);
-  }
-
   // Writer. Rows beyond the table's size are left out.
   void write(std::span<const Row> rows) noexcept {
     const std::size_t count = rows.size() < kRows ? rows.size() : kRows;
@@ -36,7 +29,7 @@ class SnapshotTable {
       std::array<std::uint64_t, kWords> words;
       std::memcpy(words.data(), &rows[row], sizeof(Row));
       for (std::size_t i = 0; i < kWords; ++i) {
-        words_[row * kWords + i].store(words[i], std::memory_order_release);
+        word(row, i).store(words[i], std::memory_order_release);
       }
     }
     version_.store(version + 2, std::memory_order_release);
@@ -51,7 +44,7 @@ class SnapshotTable {
       for (std::size_t row = 0; row < rows.size(); ++row) {
         std::array<std::uint64_t, kWords> words;
         for (std::size_t i = 0; i < kWords; ++i) {
-          words[i] = words_[row * kWords + i].load(std::memory_order_acquire);
+          words[i] = word(row, i).load(std::memory_order_acquire);
         }
         std::memcpy(static_cast<void*>(&rows[row]), words.data(), sizeof(Row));
       }
@@ -60,14 +53,17 @@ class SnapshotTable {
   }
 
  private:
-  using Word = std::atomic<std::uint64_t>;
-  struct Free {
-    void operator()(Word* words) const noexcept { std::free(words); }
-  };
   static constexpr std::size_t kWords = sizeof(Row) / 8;
+
+  std::atomic_ref<std::uint64_t> word(std::size_t row, std::size_t i) const noexcept {
+    return std::atomic_ref(words_[row * kWords + i]);
+  }
+
   std::atomic<std::uint64_t> version_{0};
   std::atomic<std::uint64_t> count_{0};
-  std::unique_ptr<Word[], Free> words_;  // zeroes, which the kernel gives page by page
+  // Of no value before they are written: so the kernel gives a large table page by page.
+  std::unique_ptr<std::uint64_t[]> words_ =
+      std::make_unique_for_overwrite<std::uint64_t[]>(kRows * kWords);
 };
 
 }  // namespace tern::daemon
