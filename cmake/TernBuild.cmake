@@ -94,8 +94,8 @@ function(tern_link_hot name)
   endif()
 endfunction()
 
-# What is only tested is linked by lld where it is there, in a fraction of the time that GNU ld takes: whole builds of
-# clang, and what GCC links after tern_link_quickly(), which has no bytecode of GCC to read.
+# What is only tested is linked by lld where it is there, which takes less time than GNU ld: whole builds of clang, and
+# what GCC links after tern_link_quickly(), which has no bytecode of GCC to read.
 find_program(TERN_LLD ld.lld)
 macro(tern_link_quickly)
   if(TERN_LLD AND NOT CMAKE_CROSSCOMPILING)

@@ -33,8 +33,8 @@ void Fibre::prepare(std::byte* stack, std::size_t bytes, Entry entry, void* argu
   context_.uc_link = nullptr;
   makecontext(&context_, &Fibre::begin, 0);
 #ifdef TERN_FIBRES_UNDER_ASAN
-  // Nobody reads it any more but AddressSanitizer's own swapcontext(), which would call all of the
-  // stack sound at each switch, and take a fifth of the time for it. It is told of switches below.
+  // Nobody reads it any more but AddressSanitizer's own swapcontext(), which would take time to
+  // call all of the stack sound at each switch, and so hide faults. It is told of switches below.
   context_.uc_stack.ss_size = 0;
 #endif
   bottom_ = stack;
