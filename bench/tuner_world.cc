@@ -61,6 +61,17 @@ StageCost TunerWorld::cost(tuner::CandidateIndex candidate, std::size_t op, doub
 
 PipelineOutcome TunerWorld::run(const WorldState& state, std::size_t op,
                                 const std::array<Sending, 2>& sending, const Noise& noise) const {
+  PipelineOutcome outcome = computed(state, op, sending, noise);
+  if (!oddity_.recorded_ops) return outcome;
+  // Noise moves the recorded time as it moves the computed one.
+  const double recorded = recorded_ns(sending, state.gbit * kBytesPerGbit);
+  outcome.ns *= recorded / computed(state, op, sending, Noise{}).ns;
+  return outcome;
+}
+
+PipelineOutcome TunerWorld::computed(const WorldState& state, std::size_t op,
+                                     const std::array<Sending, 2>& sending,
+                                     const Noise& noise) const {
   PipelineSetting setting;
   setting.bytes = bytes_;
   setting.chunk_bytes = samples_.chunk_bytes;
@@ -75,24 +86,20 @@ PipelineOutcome TunerWorld::run(const WorldState& state, std::size_t op,
                 cost(sending[i].broadcast, op, noise.codec), sending[i].probe_chunks,
                 cost(tuner::kRaw, op, noise.codec)};
   }
-  PipelineOutcome outcome = run_pipeline(setting, plans);
-  if (!oddity_.recorded_ops) return outcome;
-  // What was measured is of whole ops by one recipe; a mixed one is taken to lie between.
+  return run_pipeline(setting, plans);
+}
+
+// What was measured is of whole ops by one recipe; a mixed one is taken to lie between.
+double TunerWorld::recorded_ns(const std::array<Sending, 2>& sending, double rate) const {
+  const double chunks = std::max(1.0, 0.5 * bytes_ / samples_.chunk_bytes);
   double ns = 1.0;
   for (const Sending& one : sending) {
-    const double rate = state.gbit * kBytesPerGbit;
-    const double chunks = std::max(1.0, 0.5 * bytes_ / samples_.chunk_bytes);
     const double probed = std::min(1.0, one.probe_chunks / chunks);
     const double reduce =
         probed * recorded_ns(tuner::kRaw, rate) + (1.0 - probed) * recorded_ns(one.reduce, rate);
     ns *= std::pow(reduce * recorded_ns(one.broadcast, rate), 0.25);
   }
-  // Noise moves the measured time as it moves the computed one.
-  const bool noisy = noise.rate != 1.0 || noise.codec != 1.0 || noise.lane != 1.0;
-  const double factor = noisy ? outcome.ns / run(state, op, sending, Noise{}).ns : 1.0;
-  if (!noisy) outcome.ns = ns;
-  if (noisy) outcome.ns = ns * factor;
-  return outcome;
+  return ns;
 }
 
 // Between two measured rates along a straight line of logarithms.

@@ -81,6 +81,9 @@ class TunerWorld {
   std::uint64_t place(const WorldState& state, std::size_t op);
   double slowness(tuner::CandidateIndex candidate, std::size_t op) const;
   StageCost cost(tuner::CandidateIndex candidate, std::size_t op, double noise) const;
+  PipelineOutcome computed(const WorldState& state, std::size_t op,
+                           const std::array<Sending, 2>& sending, const Noise& noise) const;
+  double recorded_ns(const std::array<Sending, 2>& sending, double rate) const;
   double recorded_ns(tuner::CandidateIndex candidate, double rate) const;
 
   const TunerSamples& samples_;
