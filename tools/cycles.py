@@ -4,7 +4,7 @@
     cycles.py [--cycles 100000] [--only KIND ...] [--minutes M] [--write]
 
 It runs the cases of tests/attack/cycles_test.cc one after the other, at the lowest priority: 1,000 connections
-of a kind that come and go, and then --cycles more. After --minutes no further kind is begun, and a kind that
+of a kind that come and go, and then turns of --cycles, until one adds at most a MiB; the table has the last. After --minutes no further kind is begun, and a kind that
 runs by then is given up. --write puts the table into docs/attacks.md. It needs no root.
 """
 
@@ -21,8 +21,8 @@ from page_section import replace_section
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 PAGE = ROOT / "docs/attacks.md"
-MEMORY = re.compile(r"memory after (\d+) and (\d+): (-?\d+) and (-?\d+) KiB")
-HEAD = ("kind", "cycles", "memory after 1,000", "at the end", "grown by", "seconds", "held")
+MEMORY = re.compile(r"memory before and after (\d+) cycles: (-?\d+) and (-?\d+) KiB")
+HEAD = ("kind", "cycles", "memory before", "at the end", "grown by", "seconds", "held")
 
 
 def kinds(program):
@@ -32,11 +32,11 @@ def kinds(program):
 
 
 def parse(output):
-    """Memory after a few cycles and after many in KiB, and how many those were; None: it said nothing of it."""
-    said = MEMORY.search(output)
-    if said is None:
+    """Memory before and after the last turn of cycles in KiB, and how many those were; None: it said nothing of it."""
+    said = MEMORY.findall(output)
+    if not said:
         return None
-    _, cycles, few, many = map(int, said.groups())
+    cycles, few, many = map(int, said[-1])
     return {"cycles": cycles, "few": few, "many": many}
 
 

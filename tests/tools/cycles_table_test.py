@@ -11,8 +11,9 @@ import cycles  # noqa: E402
 
 class Table(unittest.TestCase):
     def test_a_run_says_how_much_memory_there_was(self):
-        said = "[ RUN ]\nmemory after 1000 and 101000: 2048 and 2100 KiB\n[ OK ]\n"
-        self.assertEqual(cycles.parse(said), {"cycles": 101000, "few": 2048, "many": 2100})
+        said = ("[ RUN ]\nmemory before and after 100000 cycles: 1024 and 2048 KiB\n"
+                "memory before and after 100000 cycles: 2048 and 2100 KiB\n[ OK ]\n")
+        self.assertEqual(cycles.parse(said), {"cycles": 100000, "few": 2048, "many": 2100})
         self.assertIsNone(cycles.parse("it died"))
 
     def test_a_row_has_the_growth_and_the_verdict(self):
