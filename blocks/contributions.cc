@@ -36,8 +36,9 @@ Contributions::Contributions(const Layout& layout, const codec::Recipe& recipe)
 }
 
 void Contributions::remember() {
-  residual_.resize(layout_.count());
+  // In this order: who has a residual has a place to save it, also where memory ends in between.
   saved_.resize(layout_.count());
+  residual_.resize(layout_.count());
 }
 
 // A tensor that may lose nothing is never told a recipe with a memory.

@@ -8,8 +8,10 @@
 #include <sys/un.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
+#include <chrono>
 
 namespace tern::shm {
 namespace {
@@ -60,6 +62,27 @@ bool is_stale_socket(const std::string& path) {
   return !other && other.error().code == Errc::daemon_absent;
 }
 
+// A full backlog makes connect wait; the send timeout bounds that, and what is left of it does so
+// after a signal. errno's value, or 0.
+int connect_by(int fd, const sockaddr_un& address, std::int64_t timeout_ms) {
+  using std::chrono::milliseconds;
+  using Clock = std::chrono::steady_clock;
+  const milliseconds whole(std::max<std::int64_t>(timeout_ms, 1));
+  const auto begin = Clock::now();
+  for (milliseconds left = whole; left.count() > 0;) {
+    if (timeout_ms >= 0) {
+      const timeval timeout{left.count() / 1000, left.count() % 1000 * 1000};
+      ::setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &timeout, sizeof timeout);
+    }
+    if (::connect(fd, generic(address), sizeof address) == 0) return 0;
+    if (errno != EINTR) return errno;
+    if (timeout_ms >= 0) {
+      left = whole - std::chrono::duration_cast<milliseconds>(Clock::now() - begin);
+    }
+  }
+  return EAGAIN;
+}
+
 }  // namespace
 
 Result<PacketSocket> PacketSocket::connect(const std::string& path, std::int64_t timeout_ms) {
@@ -67,18 +90,7 @@ Result<PacketSocket> PacketSocket::connect(const std::string& path, std::int64_t
   if (!address) return tl::unexpected(address.error());
   Fd fd(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0));
   if (!fd) return fail_errno(Errc::io_error, "cannot make a socket", errno);
-  // A full backlog makes connect wait; the send timeout bounds that.
-  if (timeout_ms >= 0) {
-    const std::int64_t bounded_ms = timeout_ms > 0 ? timeout_ms : 1;
-    timeval timeout{bounded_ms / 1000, bounded_ms % 1000 * 1000};
-    ::setsockopt(fd.get(), SOL_SOCKET, SO_SNDTIMEO, &timeout, sizeof timeout);
-  }
-  int rc = 0;
-  do {
-    rc = ::connect(fd.get(), generic(*address), sizeof *address);
-  } while (rc != 0 && errno == EINTR);
-  if (rc != 0) {
-    const int error_number = errno;
+  if (const int error_number = connect_by(fd.get(), *address, timeout_ms); error_number != 0) {
     return fail_errno(connect_error(error_number), "cannot connect to " + path, error_number);
   }
   return PacketSocket(std::move(fd));

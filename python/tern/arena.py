@@ -27,10 +27,13 @@ class _Block:
     def __init__(self, library: Library, connection: Handle, take: Callable[..., int],
                  size: int) -> None:
         memory = ctypes.c_void_p()
-        library.check(take(connection, size, ctypes.byref(memory)))
         self._free = library.tern_free
         self._connection = connection
-        self._address = memory.value
+        try:
+            library.check(take(connection, size, ctypes.byref(memory)))
+        finally:
+            # Also where a signal's handler raises before the call's end is seen.
+            self._address = memory.value
         self.__array_interface__ = {
             "version": 3, "shape": (size,), "typestr": "|u1", "data": (memory.value, False)}
 

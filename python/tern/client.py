@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import atexit
 import collections
+import contextlib
 import ctypes
 import logging
 import os
@@ -198,13 +199,18 @@ class Client:
     def _report_adopted(self, connection: Handle) -> None:
         for _ in range(len(self._adopted)):
             try:
-                number, keeps = self._adopted.popleft()
+                entry = self._adopted[0]
             except IndexError:  # disconnect() or a handler of what is logged has taken the rest
                 return
-            status = self._library.tern_test(connection, number)
+            # It is kept until the answer is there: what a signal's handler raises meanwhile must
+            # not lose it, for its arrays are in use.
+            status = self._library.tern_test(connection, entry[0])
             if status == WaitTimeoutError.status:
-                self._adopted.append((number, keeps))
-            elif status not in (structs.OK, UnknownTicketError.status):
+                self._adopted.rotate(-1)
+                continue
+            with contextlib.suppress(ValueError):  # disconnect() has taken it
+                self._adopted.remove(entry)
+            if status not in (structs.OK, UnknownTicketError.status):
                 _log.warning("an operation whose ticket was dropped failed: %s",
                              self._library.failure(status))
 

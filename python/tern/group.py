@@ -66,8 +66,9 @@ class Group:
     - `prescale`: this rank's input is multiplied by it before it is reduced. Not 0: a rank with
       nothing to add passes zeros.
 
-    Errors of the arguments are raised at once: TypeError, ValueError, WouldBlockError (512
-    operations are in flight or unreported: wait for one). Errors of the operation are raised by the
+    Errors of the arguments are raised at once: TypeError, ValueError, WouldBlockError (the
+    group has `max_ops_in_flight` operations in flight, 128 unless the daemon says otherwise, or the
+    client 512 in flight or unreported: wait for one). Errors of the operation are raised by the
     ticket. Thread: any.
     """
 

@@ -109,8 +109,8 @@ def init(*, rank: int | None = None, size: int | None = None,
     on several nodes name a file that all of them see, a new one for each start. Rank 0 removes the
     file when all have joined or it gives up. Where a start that was killed has left its id there,
     ranks that have read it look for the new one at growing intervals, from a second on until a
-    third to a half of `timeout` has passed. All ranks of the start before must have ended: one that
-    lives may take a place in the new group.
+    third to two thirds of `timeout` have passed. All ranks of the start before must have ended: one
+    that lives may take a place in the new group.
 
     Without `client` the group has a client of its own by connect(), which ends with the group.
     `timeout`: seconds for all ranks to come; None: 60. `op_timeout`, `verify`, `seed`, and errors:

@@ -7,7 +7,7 @@
         scalars.log(step)
 
 Any writer will do that has add_scalar(tag, value, step); neither PyTorch nor TensorBoard is
-imported here. `pip install tern[tensorboard]` brings TensorBoard.
+imported here. `pip install tensorboard` brings TensorBoard.
 """
 
 from __future__ import annotations

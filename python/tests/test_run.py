@@ -91,6 +91,13 @@ def test_a_rank_that_is_killed_gives_128_and_the_signal(job):
     assert "rank 1 was ended by SIGKILL" in error
 
 
+def test_a_rank_may_end_by_a_signal_without_a_name(job):
+    (job.folder / "times.py").write_text("import os\nos.kill(os.getpid(), 36)\n")
+    _, error = (run := job.start("--nproc", "1", "times.py")).communicate()
+    assert run.returncode == 128 + 36
+    assert "rank 0 was ended by signal 36" in error
+
+
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT])
 def test_a_signal_ends_ranks_and_job_and_leaves_nothing(job, number):
     run = job.start("--nproc", "2", "program.py", "waits")
@@ -293,6 +300,12 @@ def test_a_failure_is_noticed_while_output_waits_for_a_reader(job):
     assert run.wait() == 7
 
 
-def test_a_program_that_is_not_there_is_said(job):
-    _, error = (run := job.start("./nothing")).communicate()
+@pytest.mark.parametrize("program, mode", [(None, 0), ("#!/bin/sh\n", 0o644), ("nothing", 0o755)],
+                         ids=["not there", "not executable", "no program"])
+def test_a_program_that_cannot_be_started_is_said(job, program, mode):
+    if program is not None:
+        (path := job.folder / "program").write_text(program)
+        path.chmod(mode)
+    _, error = (run := job.start("./program")).communicate()
     assert run.returncode == 1 and "cannot be started" in error
+    assert "Traceback" not in error

@@ -274,6 +274,22 @@ def test_a_client_may_disconnect_while_dropped_tickets_are_reported(node):
         group.barrier()
 
 
+def test_a_dropped_ticket_outlives_what_a_handler_raises(node):
+    """Its arrays are in use, and its room is the client's."""
+
+    def interrupted():
+        raise KeyboardInterrupt
+
+    with tern.Client(node.socket) as client:
+        group, library = with_dropped_tickets(client), client._library
+        client._library = Asked(library, interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            client._sweep(wanted=True)
+        assert len(client._adopted) == 2
+        client._library = library
+        group.barrier().wait()
+
+
 def ended(client):
     """Returns when an operation has ended that nobody has reported."""
     fd = ctypes.c_int()

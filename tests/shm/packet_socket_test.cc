@@ -3,9 +3,11 @@
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <poll.h>
+#include <signal.h>
 #include <sys/eventfd.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/time.h>
 #include <unistd.h>
 
 #include <cstdlib>
@@ -179,6 +181,30 @@ TEST(PacketSocket, ConnectTellsWhyNot) {
   EXPECT_EQ(PacketSocket::connect(directory.file("none"), 100).error().code, Errc::daemon_absent);
   EXPECT_EQ(PacketSocket::connect("", 100).error().code, Errc::invalid_argument);
   EXPECT_EQ(PacketSocket::connect(std::string(200, 'x'), 100).error().code, Errc::invalid_argument);
+}
+
+// A profiler's timer goes off more often than the timeout would. Where that began anew each time,
+// this would never end.
+TEST(PacketSocket, SignalsDoNotProlongTheTimeToConnect) {
+  const Directory directory;
+  const std::string path = directory.file("socket");
+  const Result<PacketListener> listener = PacketListener::bind(path, 0600);
+  ASSERT_TRUE(listener.has_value());
+  ASSERT_EQ(::listen(listener->fd(), 0), 0);
+  const Result<PacketSocket> first = PacketSocket::connect(path, 100);  // which nobody accepts
+  ASSERT_TRUE(first.has_value());
+  struct sigaction handled {};
+  struct sigaction before {};
+  handled.sa_handler = [](int) {};
+  ASSERT_EQ(::sigaction(SIGALRM, &handled, &before), 0);
+  const itimerval often{{0, 5'000}, {0, 5'000}};
+  const itimerval never{};
+  ASSERT_EQ(::setitimer(ITIMER_REAL, &often, nullptr), 0);
+  const Result<PacketSocket> second = PacketSocket::connect(path, 50);
+  ::setitimer(ITIMER_REAL, &never, nullptr);
+  ::sigaction(SIGALRM, &before, nullptr);
+  ASSERT_FALSE(second.has_value());
+  EXPECT_EQ(second.error().code, Errc::timeout) << second.error().text;
 }
 
 }  // namespace

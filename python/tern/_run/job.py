@@ -45,17 +45,22 @@ async def _end_by(number: int, ranks: Ranks) -> int:
     return exit_status(-number)
 
 
+async def _start(ranks: Ranks) -> None:
+    try:
+        await ranks.start()
+    except OSError as error:
+        raise LaunchError(f"the program cannot be started: {error}") from error
+
+
 async def _run_ranks(job: Job, stop: Stop, *ends: Any) -> int:
     """Runs this node's ranks until they have ended, a signal has come, or one of `ends` has."""
     ranks, patient = Ranks(job), True
     with stop.in_own_way():
         try:
-            await ranks.start()
+            await _start(ranks)
             status = await first(asyncio.shield(stop.signal), *ends, ranks.wait())
             if status < 0:
                 status = await _end_by(-status, ranks)
-        except FileNotFoundError as error:
-            raise LaunchError(f"the program cannot be started: {error}") from error
         except asyncio.CancelledError:
             # By a second signal: the ranks have had their time.
             patient = False

@@ -135,9 +135,12 @@ class Ranks:
 
 
 def _ending(returncode: int) -> str:
-    if returncode < 0:
+    if returncode >= 0:
+        return f"ended with status {returncode}"
+    try:
         return f"was ended by {signal.Signals(-returncode).name}"
-    return f"ended with status {returncode}"
+    except ValueError:  # most real-time signals have no name
+        return f"was ended by signal {-returncode}"
 
 
 async def _copy(lines: asyncio.StreamReader, prefix: bytes, to: Output) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
+import numpy as np
 import torch
 
 from ..arrays import Array
@@ -41,11 +42,29 @@ def check(tensor: Any, what: str) -> torch.Tensor:
     return tensor
 
 
+class _Elements:
+    """Keeps a tensor for NumPy, which looks at its elements. Tensor.numpy() would do so too, but
+    makes the tensor's storage unresizable for good."""
+
+    def __init__(self, flat: Any, dtype: Any) -> None:
+        self._flat = flat
+        self.__array_interface__ = {
+            "version": 3, "shape": (flat.numel(),), "typestr": dtype.str,
+            "data": (flat.data_ptr(), False)}
+
+
+def _array(flat: Any) -> Array:
+    dtype = np.dtype(str(flat.dtype).removeprefix("torch."))
+    if flat.numel() == 0:
+        return np.empty(0, dtype)
+    return np.asarray(_Elements(flat, dtype))
+
+
 def view(tensor: Any, what: str, moved: bool = False) -> View:
     """Looks at a contiguous tensor. `moved`: its elements are not computed with.
 
     Raises TypeError for a type that Tern does not carry, ValueError for a tensor that is not
-    contiguous, or a view to be conjugated or negated, or on another device.
+    contiguous, without memory, a view to be conjugated or negated, or on another device.
     """
     flat = check(tensor, what).detach()
     if flat.is_conj() or flat.is_neg():
@@ -56,12 +75,15 @@ def view(tensor: Any, what: str, moved: bool = False) -> View:
         raise ValueError(f"{what}, of shape {tuple(flat.shape)} and strides {flat.stride()}, is "
                          "not contiguous: pass tensor.contiguous(), and copy a result back "
                          "yourself")
+    if flat.numel() > 0 and flat.untyped_storage().data_ptr() == 0:
+        raise ValueError(f"{what} has no memory of its own: it was freed, or it is a wrapper "
+                         "around other tensors")
     flat = flat.view(-1)
     if flat.dtype == torch.bfloat16:
-        return View(flat.view(torch.int16).numpy(), "bfloat16", 1)
+        return View(_array(flat.view(torch.int16)), "bfloat16", 1)
     if flat.dtype in _CARRIED:
-        return View(flat.numpy(), None, 1)
+        return View(_array(flat), None, 1)
     if moved:
-        return View(flat.view(torch.uint8).numpy(), None, flat.element_size())
+        return View(_array(flat.view(torch.uint8)), None, flat.element_size())
     raise TypeError(f"{what} is of {flat.dtype}, in which Tern does not compute; it reduces "
                     f"{', '.join(sorted(str(dtype)[6:] for dtype in _CARRIED))}. Convert it first")

@@ -325,3 +325,22 @@ def test_send_and_recv_where_tern_has_them(two_nodes):
             equal(out[:2], values(7, 2))
 
     run_ranks(two_nodes, 2, work)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float8_e5m2])
+def test_a_tensor_can_be_resized_after_an_operation(two_nodes, dtype):
+    """FSDP frees its tensors so, and programs receive messages of varying length so."""
+
+    def work(rank):
+        tensor = torch.ones(4).to(dtype)
+        dist.broadcast(tensor, 0)
+        tensor.resize_(16)
+        tensor.untyped_storage().resize_(0)
+        with pytest.raises(ValueError, match="no memory"):
+            dist.broadcast(tensor, 0)
+        empty = torch.empty(0, dtype=dtype)
+        with torch.device("meta"):
+            dist.broadcast(empty, 0)
+        empty.resize_(16)
+
+    run_ranks(two_nodes, SIZE, work)
