@@ -90,7 +90,9 @@ class GroupOps {
   void drop_tensor(std::uint64_t tensor);
   // Everything fails, nothing is sent any more.
   void end(Errc code, std::string_view text);
-  // Ops older than timeout_ns that not all ranks have submitted fail, naming who is missing.
+  // Ops older than timeout_ns that not all ranks have submitted fail, naming who is missing. One that
+  // waits for an earlier use of its tensor, which runs here, does not, and has half of its time left
+  // when that has ended.
   void expire(std::uint64_t now_ns, std::uint64_t timeout_ns);
   // Of ops that have waited for ranks of this node for so long, the other nodes are told which have
   // come.

@@ -93,6 +93,12 @@ void GroupOps::expire(std::uint64_t now_ns, std::uint64_t timeout_ns) {
     if (!ops_.in_use(id)) continue;
     const Op& op = ops_[id];
     if (op.failed || op.started || op.completing || op.submitted == 0) continue;
+    if (ops_.waits_for_running_use(id)) {
+      // Half of its time is left when that has ended.
+      const std::uint64_t half_ns = timeout_ns / 2;
+      if (now_ns - op.first_submit_ns > half_ns) ops_[id].first_submit_ns = now_ns - half_ns;
+      continue;
+    }
     if (now_ns - op.first_submit_ns < timeout_ns) continue;
     std::uint32_t missing[16];
     const std::size_t count = missing_ranks(id, missing);

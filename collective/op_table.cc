@@ -113,6 +113,12 @@ bool OpTable::waits_for_earlier_use(OpId id) const noexcept {
   });
 }
 
+bool OpTable::waits_for_running_use(OpId id) const noexcept {
+  if (ops_[id].key.tensor == 0) return false;
+  const OpId first = earliest_use(ops_[id].key.tensor);
+  return first != kNoSlot && first != id && ops_[first].started;
+}
+
 OpId OpTable::earliest_use(std::uint64_t tensor) const noexcept {
   const auto found = by_tensor_.find(tensor);
   if (found == by_tensor_.end()) return kNoSlot;

@@ -52,6 +52,8 @@ class OpTable {
   std::span<const OpId> uses(std::uint64_t tensor) const noexcept;
   // Whether an earlier use of the op's tensor lives and has not failed.
   bool waits_for_earlier_use(OpId id) const noexcept;
+  // Whether an earlier use of its tensor runs here, until whose end it cannot be announced.
+  bool waits_for_running_use(OpId id) const noexcept;
   // The earliest use of a tensor that lives and has not failed, or kNoSlot.
   OpId earliest_use(std::uint64_t tensor) const noexcept;
 

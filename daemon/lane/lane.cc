@@ -80,7 +80,10 @@ void Lane::count_in(LaneCounters& counters) {
 // or moves of state, which are rarer.
 Lane::Round Lane::do_work(std::uint64_t begin_ns) {
   const Clock& clock = resources_.clock;
-  if (!resources_.reports.has_room()) return {0, clock.now_ns()};
+  if (!resources_.reports.has_room()) {
+    if (resources_.reports.take_urgent() && wake_conductor_) wake_conductor_();
+    return {0, clock.now_ns()};
+  }
   resources_.codec.spent = {};
   turns_.begin("commands", begin_ns);
   int work = run_commands(kCommandsPerRound);

@@ -103,15 +103,8 @@ void LaneGroup::submit(LaneClient& client, const shm::SubmitEntry& entry) {
          (admitted.body.flags & wire::kAnnounceLossy) != 0},
         entry);
   }
-  if (admitted.op.slots() != nullptr && setup().shape.verify &&
-      !core_.all_have(wire::kFeatureClientBlocks)) {
-    // The others hear of it: they would wait for this rank.
-    constexpr const char* kTooOld =
-        "verify compares blocks here, which the daemon of a node of the group is too old for: "
-        "declare the tensor without client_blocks";
-    core_.ops().fail_key({entry.tensor, entry.sequence}, {Errc::unsupported, rank, kTooOld});
-    return clients.refuse(client, entry.ticket, Errc::unsupported, kTooOld);
-  }
+  const bool is_too_new = admitted.op.slots() != nullptr && setup().shape.verify &&
+                          !core_.all_have(wire::kFeatureClientBlocks);
   if (admitted.op.encoding.lossy && admitted.checked.plan->moves() &&
       !core_.all_have(wire::kFeatureLossyMoves)) {
     admitted.lose_nothing();
@@ -173,6 +166,12 @@ void LaneGroup::submit(LaneClient& client, const shm::SubmitEntry& entry) {
   copies_.begin({op, local_rank}, entry, client);
   ++client.uses;
   slot.hold_regions();
+  if (is_too_new) {
+    // The others hear of it: they would wait for this rank.
+    ops.fail(op, {Errc::unsupported, rank,
+                  "verify compares blocks here, which the daemon of a node of the group is too old "
+                  "for: declare the tensor without client_blocks"});
+  }
 }
 
 void LaneGroup::cancel(const LaneClient& client, const shm::SubmitEntry& entry) {

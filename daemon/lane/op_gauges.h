@@ -11,6 +11,7 @@
 
 #include "collective/group_ops.h"
 #include "collective/mailbox.h"
+#include "collective/op_sets.h"
 #include "daemon/lane/group_setup.h"
 #include "daemon/lane/snapshot_table.h"
 
@@ -40,6 +41,8 @@ class OpGauges {
       const auto& waiting = ops.op(op);
       if (!ops.table().in_use(op) || waiting.started || waiting.failed || waiting.submitted == 0)
         continue;
+      const bool all_here = waiting.submitted == collective::low_bits(ops.shape().local_ranks());
+      if (all_here && ops.table().waits_for_running_use(op)) continue;
       WaitingOp* const row = longest.row_since(waiting.first_submit_ns);
       if (row == nullptr) continue;
       row->tensor = waiting.key.tensor;

@@ -48,7 +48,9 @@ std::uint64_t StateUpkeep::lose(OpId op) {
     lane_ops_[op].has_parked = true;
     ++to_clear_;
   }
-  const std::uint64_t resets = parked + lose_streams(op);
+  // Nobody begins an op before this node has announced it.
+  const bool may_have_begun = ops_.op(op).has_spoken(ops_.shape().node);
+  const std::uint64_t resets = parked + (may_have_begun ? lose_streams(op) : 0);
   take_back(op);
   // The first rank that leaves ends ops, and the last one the epoch.
   if (ops_.op(op).status == Errc::group_left) mark_doubtful(op);

@@ -122,6 +122,43 @@ TEST(GroupOpsFailure, TimeoutNamesTheMissingRanks) {
   net.expect_clean();
 }
 
+TEST(GroupOpsFailure, AUseThatWaitsForTheOneBeforeItTimesOutOnlyWithThat) {
+  constexpr OpKey kNext{7, 1};
+  const auto has_started = [](GroupOpsNet& net) {
+    for (std::uint32_t node = 0; node < 3; ++node) {
+      const OpId op = net.ops(node).find(kX);
+      if (op == kNoSlot || !net.ops(node).op(op).started) return false;
+    }
+    return true;
+  };
+  for (std::uint64_t seed = 0; seed < 20; ++seed) {
+    GroupOpsNet net(three_nodes(), seed);
+    for (std::uint32_t rank = 0; rank < 3; ++rank) net.submit(rank, kX, all_reduce_of(kChunk * 90));
+    while (!has_started(net) && net.step()) {
+    }
+    ASSERT_TRUE(has_started(net));
+    for (std::uint32_t rank = 0; rank < 3; ++rank) net.submit(rank, kNext, all_reduce_of(300));
+    for (std::uint32_t node = 0; node < 3; ++node) {
+      ASSERT_TRUE(net.ops(node).table().waits_for_running_use(net.ops(node).find(kNext)));
+      net.ops(node).expire(1'000'000, 1000);
+    }
+    net.run();
+    for (const OpKey& key : {kX, kNext}) net.expect_all(key, Errc::ok);
+    net.expect_clean();
+  }
+  // The one before it has not begun.
+  GroupOpsNet net(three_nodes(), 1);
+  for (const OpKey& key : {kX, kNext}) {
+    for (const std::uint32_t rank : {0u, 1u}) net.submit(rank, key, all_reduce_of(300));
+  }
+  net.run();
+  net.ops(0).expire(1001, 1000);
+  net.run();
+  for (const OpKey& key : {kX, kNext}) net.submit(2, key, all_reduce_of(300));
+  net.run();
+  for (const OpKey& key : {kX, kNext}) net.expect_all(key, Errc::op_timeout);
+}
+
 // Also where the node that runs out of patience is not the late one.
 TEST(GroupOpsFailure, TimeoutBlamesNoRankThatHasSubmitted) {
   for (std::uint64_t seed = 0; seed < 20; ++seed) {

@@ -226,6 +226,7 @@ TEST(StateResets, OfTheStreamsOfAnOpThatFails) {
   const auto doomed = nodes.cluster.submit(
       all_reduce(DType::f32, kResidualCount),
       inputs_of(DType::f32, kResidualCount, nodes.cluster.size()), nodes.tensors);
+  nodes.cluster.world.run_for(20'000);  // it is announced
   nodes.cluster.ranks[1]->cancel(doomed.tickets[1]);
   nodes.cluster.finish(doomed);
   nodes.let_the_lanes_let_go();

@@ -48,6 +48,32 @@ TEST(EventReports, TheTunerIsWokenSoonerForASurprise) {
   EXPECT_FALSE(reports.take_urgent());
 }
 
+// Thousands of links may be lost in one round.
+TEST(EventReports, WhatTheRingDoesNotHoldWaitsInItsOrder) {
+  EventReports reports(0);
+  const std::size_t most = reports.ring().write_available();
+  const auto report = [&reports](std::uint32_t number) {
+    event::OpEnded ended;
+    ended.code = Errc::mismatch;
+    ended.record.sequence = number;
+    reports.report(ended);
+  };
+  const auto count = static_cast<std::uint32_t>(2 * most + 7);
+  for (std::uint32_t i = 0; i < count; ++i) report(i);
+  EXPECT_FALSE(reports.has_room());
+  std::uint32_t next = 0;
+  Event event;
+  while (reports.ring().pop(event)) {
+    EXPECT_EQ(std::get<event::OpEnded>(event.what).record.sequence, next++);
+    (void)reports.take_urgent();
+    if (reports.ring().read_available() > 0) continue;
+    (void)reports.has_room();
+    EXPECT_EQ(reports.take_urgent(), next < count) << "the conductor is woken for the rest";
+  }
+  EXPECT_EQ(next, count);
+  EXPECT_TRUE(reports.has_room());
+}
+
 // Else whoever ends enough operations while the conductor is busy would stop the lane.
 TEST(EventReports, RecordsAndLinesLeaveTheRoomWithoutWhichTheLaneStandsStill) {
   EventReports reports(0);

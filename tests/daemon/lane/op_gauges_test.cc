@@ -116,6 +116,8 @@ TEST_F(OpGaugesTest, AnOpThatHasStartedOrFailedWaitsForNobody) {
   EXPECT_TRUE(waiting().empty());
   submit(1, {0});
   EXPECT_EQ(waiting().size(), 1u);
+  submit(1, {1, 2});
+  EXPECT_TRUE(waiting().empty()) << "it waits for the use that runs, and not for ranks";
   ops.fail_key({7, 1}, {Errc::cancelled, 0, "cancelled"});
   EXPECT_TRUE(waiting().empty());
 }

@@ -66,9 +66,11 @@ class Rig {
     collective::OpId same = collective::kNoSlot;
     const collective::Op& its = ops.op(op);
     EXPECT_TRUE(ops.on_announce(1, its.key, its.announced_first, same));
-    ops.done(lane_test::run_until(ops, collective::ActionKind::announce));
+    announce();
     EXPECT_TRUE(its.started);
   }
+  // The op that was begun last.
+  void announce() { ops.done(lane_test::run_until(ops, collective::ActionKind::announce)); }
   void set_steps(std::uint64_t step) {
     for (std::uint32_t chunk = 0; chunk < kChunks; ++chunk) {
       tensor.codec.sender_step(chunk) = tensor.codec.receiver_step(1, chunk) = step;
@@ -184,8 +186,11 @@ TEST(StateUpkeep, StreamsThatWereLostAreLostOnceUntilMoreComes) {
   rig.set_steps(9);
   const auto fail_one = [&rig] {
     const collective::OpId op = rig.begin(true);
+    rig.announce();
     rig.fail(op, Errc::cancelled);
-    return rig.upkeep.lose(op);
+    const std::uint64_t resets = rig.upkeep.lose(op);
+    rig.ops.release(lane_test::run_until(rig.ops, collective::ActionKind::complete).op);
+    return resets;
   };
   EXPECT_EQ(fail_one(), 1u);
   rig.tensor.codec.receiver_step(1, 0) = 7;  // which no block does
@@ -198,6 +203,7 @@ TEST(StateUpkeep, AFailedOpLosesTheStreamsOfBothDirections) {
   Rig rig(2, kStreams);
   rig.set_steps(9);
   const collective::OpId op = rig.begin(true);
+  rig.announce();
   rig.fail(op, Errc::cancelled);
   EXPECT_EQ(rig.upkeep.lose(op), 1u);
   EXPECT_EQ(rig.restarted(), kOwnChunks);
@@ -205,6 +211,18 @@ TEST(StateUpkeep, AFailedOpLosesTheStreamsOfBothDirections) {
   EXPECT_EQ(rig.tensor.codec.receiver_step(1, 2), 9u) << "of the other lane";
   EXPECT_TRUE(rig.upkeep.take_lost(rig.tensor));
   EXPECT_FALSE(rig.upkeep.take_lost(rig.tensor)) << "the others are told once";
+}
+
+// A use of the tensor that runs meanwhile has blocks under way, which carry their steps.
+TEST(StateUpkeep, AnOpThatWasNotAnnouncedHasMovedNoStream) {
+  Rig rig(2, kStreams);
+  rig.set_steps(9);
+  const collective::OpId op = rig.begin(true);
+  rig.fail(op, Errc::cancelled);
+  EXPECT_EQ(rig.upkeep.lose(op), 0u);
+  EXPECT_EQ(rig.restarted(), 0u);
+  EXPECT_EQ(rig.tensor.codec.receiver_step(1, 0), 9u);
+  EXPECT_FALSE(rig.upkeep.take_lost(rig.tensor));
 }
 
 TEST(StateUpkeep, AFailedOpLosesNothingWithoutStreams) {
