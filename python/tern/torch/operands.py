@@ -7,6 +7,7 @@ not carry the type.
 
 from __future__ import annotations
 
+import functools
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -53,8 +54,13 @@ class _Elements:
             "data": (flat.data_ptr(), False)}
 
 
+@functools.cache
+def _dtype_of(dtype: Any) -> Any:
+    return np.dtype(str(dtype).removeprefix("torch."))
+
+
 def _array(flat: Any) -> Array:
-    dtype = np.dtype(str(flat.dtype).removeprefix("torch."))
+    dtype = _dtype_of(flat.dtype)
     if flat.numel() == 0:
         return np.empty(0, dtype)
     return np.asarray(_Elements(flat, dtype))

@@ -25,5 +25,14 @@ def begin(name: str, inputs: Sequence[torch.Tensor]) -> Callable[[], None] | Non
     held = [_RecordFunctionFast(name, list(inputs), {})]
     with contextlib.nullcontext() if _IS_SHOWN_ALONE else _RecordFunctionFast("tern.submit"):
         held[0].__enter__()
-    # __exit__() does nothing in a thread that is not profiled itself; letting go ends the event.
-    return lambda: _ending.submit(held.clear).result()
+
+    def end() -> None:
+        # __exit__() does nothing in a thread that is not profiled itself: letting go ends the
+        # event.
+        try:
+            ended = _ending.submit(held.clear)
+        except RuntimeError:  # the interpreter ends, and takes no more work
+            return
+        ended.result()
+
+    return end

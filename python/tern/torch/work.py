@@ -216,8 +216,7 @@ class TernWork(dist.Work):
             except Exception as error:  # of the copies
                 self._error = error
             if self._end_event is not None:
-                with contextlib.suppress(RuntimeError):  # the interpreter ends
-                    self._end_event()
+                self._end_event()
             self._tickets, self._finish, self._end_event = (), None, None
             self._ended.set()
             told = self._told

@@ -164,3 +164,20 @@ def test_the_profiler_sees_operations(two_nodes):
 
     for found in run_ranks(two_nodes, 2, work):
         assert found == [(True, [[3, 4]])]
+
+
+def test_an_operation_ends_whose_event_the_profiler_takes_no_more(two_nodes, monkeypatch):
+    """As in what runs when the interpreter ends."""
+
+    def refuse(_):
+        raise RuntimeError("cannot schedule new futures after interpreter shutdown")
+
+    monkeypatch.setattr(profiling._ending, "submit", refuse)
+
+    def work(rank):
+        with torch.autograd.profiler.profile():
+            x = torch.ones(2)
+            dist.all_reduce(x)
+        return x.tolist()
+
+    assert run_ranks(two_nodes, 2, work) == [[2.0, 2.0]] * 2
