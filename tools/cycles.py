@@ -4,8 +4,9 @@
     cycles.py [--cycles 100000] [--only KIND ...] [--minutes M] [--write]
 
 It runs the cases of tests/attack/cycles_test.cc one after the other, at the lowest priority: 1,000 connections
-of a kind that come and go, and then turns of --cycles, until one adds at most a MiB; the table has the last. After --minutes no further kind is begun, and a kind that
-runs by then is given up. --write puts the table into docs/attacks.md. It needs no root.
+of a kind that come and go, and then turns of --cycles, until one adds at most a MiB; the table has the last.
+After --minutes no further kind is begun, and a kind that runs by then is given up. --write puts the table into
+docs/attacks.md. It needs no root.
 """
 
 import argparse

@@ -124,19 +124,18 @@ TEST(GroupOpsFailure, TimeoutNamesTheMissingRanks) {
 
 TEST(GroupOpsFailure, AUseThatWaitsForTheOneBeforeItTimesOutOnlyWithThat) {
   constexpr OpKey kNext{7, 1};
-  const auto has_started = [](GroupOpsNet& net) {
-    for (std::uint32_t node = 0; node < 3; ++node) {
+  const auto begin_first = [](GroupOpsNet& net) {
+    for (std::uint32_t rank = 0; rank < 3; ++rank) net.submit(rank, kX, all_reduce_of(kChunk * 90));
+    const auto has_begun = [&net](std::uint32_t node) {
       const OpId op = net.ops(node).find(kX);
-      if (op == kNoSlot || !net.ops(node).op(op).started) return false;
+      return op != kNoSlot && net.ops(node).op(op).started;
+    };
+    while (!(has_begun(0) && has_begun(1) && has_begun(2)) && net.step()) {
     }
-    return true;
   };
   for (std::uint64_t seed = 0; seed < 20; ++seed) {
     GroupOpsNet net(three_nodes(), seed);
-    for (std::uint32_t rank = 0; rank < 3; ++rank) net.submit(rank, kX, all_reduce_of(kChunk * 90));
-    while (!has_started(net) && net.step()) {
-    }
-    ASSERT_TRUE(has_started(net));
+    begin_first(net);
     for (std::uint32_t rank = 0; rank < 3; ++rank) net.submit(rank, kNext, all_reduce_of(300));
     for (std::uint32_t node = 0; node < 3; ++node) {
       ASSERT_TRUE(net.ops(node).table().waits_for_running_use(net.ops(node).find(kNext)));
@@ -146,8 +145,21 @@ TEST(GroupOpsFailure, AUseThatWaitsForTheOneBeforeItTimesOutOnlyWithThat) {
     for (const OpKey& key : {kX, kNext}) net.expect_all(key, Errc::ok);
     net.expect_clean();
   }
-  // The one before it has not begun.
-  GroupOpsNet net(three_nodes(), 1);
+  // Half of its time is left then for a rank that does not come.
+  GroupOpsNet late(three_nodes(), 1);
+  begin_first(late);
+  for (const std::uint32_t rank : {0u, 1u}) late.submit(rank, kNext, all_reduce_of(300));
+  late.ops(0).expire(1'000'000, 1000);
+  late.run();
+  late.expect_all(kX, Errc::ok);
+  late.ops(0).expire(1'000'499, 1000);
+  late.run();
+  EXPECT_FALSE(late.done(0, kNext));
+  late.ops(0).expire(1'000'500, 1000);
+  late.run();
+  EXPECT_EQ(late.outcome(0, kNext).code, Errc::op_timeout);
+  EXPECT_EQ(late.outcome(0, kNext).about, 2u);
+  GroupOpsNet net(three_nodes(), 1);  // where the one before it has not begun
   for (const OpKey& key : {kX, kNext}) {
     for (const std::uint32_t rank : {0u, 1u}) net.submit(rank, key, all_reduce_of(300));
   }
