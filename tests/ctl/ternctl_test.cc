@@ -11,6 +11,7 @@
 #include <filesystem>
 #include <fstream>
 #include <functional>
+#include <mutex>
 #include <nlohmann/json.hpp>
 #include <thread>
 
@@ -31,16 +32,23 @@ class FakeDaemon final : public daemon::ControlVerbs {
  public:
   Result<json> handle(std::string_view verb, const json& args,
                       const daemon::Credentials&) override {
+    const std::lock_guard lock(mutex_);
     ++calls;
     EXPECT_TRUE(args.is_object());
     last_args = args;
     if (!answer) return fail(Errc::unsupported, "unknown verb");
     return answer(verb);
   }
+  // Before another process asks, and after it has been answered: what the answers use may be read
+  // between the two, and may end.
+  void settle() const { const std::lock_guard lock(mutex_); }
 
   std::function<Result<json>(std::string_view)> answer;
   std::atomic<int> calls{0};
   json last_args;  // read between two calls
+
+ private:
+  mutable std::mutex mutex_;
 };
 
 class TernctlTest : public ::testing::Test {
@@ -96,7 +104,10 @@ class TernctlTest : public ::testing::Test {
 
   ProgramResult ternctl(const std::vector<std::string>& arguments, ProgramOptions options = {}) {
     options.environment.push_back("TERN_CONTROL_SOCKET=" + path_);
-    return run_program(TERN_TERNCTL, arguments, options);
+    daemon_.settle();
+    ProgramResult result = run_program(TERN_TERNCTL, arguments, options);
+    daemon_.settle();
+    return result;
   }
 
   std::string directory_;
