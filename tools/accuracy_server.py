@@ -12,9 +12,9 @@ import os
 import statistics
 import time
 
-from bench import commit_name, processor_name
 from kept_runs import KeptRuns
 from nodes import Link, Nodes, NodesError
+from origin import commit_name, processor_name
 from training import DIVERGED, summarize, train
 
 WORKERS = 10

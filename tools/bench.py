@@ -20,6 +20,7 @@ import bench_codec
 from bench_daemon import measure_idle, measure_system_calls
 from bench_report import all_aims, figures, finish_rows, markdown, rate_gbit, text_table
 from nodes import Link, Nodes, NodesError
+from origin import commit_name, processor_name
 from page_section import replace_section
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
@@ -205,25 +206,6 @@ def take_real_time(options):
     except PermissionError:
         return False
     return True
-
-
-def commit_name():
-    done = subprocess.run(["git", "-C", ROOT, "describe", "--always", "--dirty"],
-                          capture_output=True, text=True, check=False)
-    return done.stdout.strip() or "unknown"
-
-
-def processor_name():
-    """As the kernel calls it, with family and model: a name alone may be that of several generations."""
-    found = {}
-    for line in pathlib.Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines():
-        key, _, value = line.partition(":")
-        found.setdefault(key.strip(), value.strip())
-    if "model name" not in found:
-        return "unknown"
-    if "cpu family" not in found:
-        return found["model name"]
-    return f"{found['model name']} (family {found['cpu family']}, model {found.get('model')})"
 
 
 def record(result):

@@ -24,8 +24,9 @@ import tempfile
 import time
 
 import page_section
-from bench import ROOT, commit_name, processor_name, run_ranks, take_real_time
+from bench import ROOT, run_ranks, take_real_time
 from nodes import Nodes, NodesError
+from origin import commit_name, processor_name
 from training import train
 
 PAGE = ROOT / "docs/benchmarks.md"

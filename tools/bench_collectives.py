@@ -32,9 +32,10 @@ import tempfile
 import time
 
 import page_section
-from bench import LINKS, ROOT, commit_name, processor_name, refill_us, run_ranks, take_real_time
+from bench import LINKS, ROOT, refill_us, run_ranks, take_real_time
 from kept_runs import KeptRuns
 from nodes import Nodes, NodesError
+from origin import commit_name, processor_name
 
 PAGE = ROOT / "docs/benchmarks.md"
 HISTORY = ROOT / "bench/history/collectives.jsonl"

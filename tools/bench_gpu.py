@@ -22,8 +22,9 @@ import sys
 import tempfile
 import time
 
-from bench import ROOT, commit_name, processor_name
+from bench import ROOT
 from nodes import Nodes, NodesError
+from origin import commit_name, processor_name
 from page_section import replace_section
 
 PAGE = ROOT / "docs/gpu.md"

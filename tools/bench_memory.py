@@ -10,10 +10,11 @@ import json
 import os
 import signal
 
-from bench import LINKS, commit_name, processor_name, refill_us, run_ranks, stop_on_signal, take_real_time
+from bench import LINKS, refill_us, run_ranks, stop_on_signal, take_real_time
 from bench_report import MIB, markdown_table, size_text
 from bench_rounds import ROOT, empty_logs, options_of, run_or_exit
 from nodes import Nodes
+from origin import commit_name, processor_name
 from page_section import replace_section
 
 MEMORIES = ("arena", "outside", "region")

@@ -28,8 +28,9 @@ import tempfile
 import time
 
 import page_section
-from bench import ROOT, processor_name, run_ranks, take_real_time
+from bench import ROOT, run_ranks, take_real_time
 from nodes import Nodes, NodesError
+from origin import processor_name
 
 PAGE = ROOT / "docs/benchmarks.md"
 HISTORY = ROOT / "bench/history/pairs.jsonl"

@@ -21,8 +21,9 @@ import tempfile
 import time
 
 import page_section
-from bench import LINKS, ROOT, commit_name, processor_name, run_ranks, take_real_time
+from bench import LINKS, ROOT, run_ranks, take_real_time
 from nodes import Nodes, NodesError
+from origin import commit_name, processor_name
 
 PAGE = ROOT / "docs/benchmarks.md"
 HISTORY = ROOT / "bench/history/small.jsonl"

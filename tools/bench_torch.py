@@ -22,8 +22,9 @@ import time
 
 import torch
 
-from bench import ROOT, commit_name, processor_name
+from bench import ROOT
 from nodes import Link, Nodes, NodesError
+from origin import commit_name, processor_name
 from page_section import replace_section
 
 PAGE = ROOT / "docs/torch.md"

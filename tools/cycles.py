@@ -17,7 +17,7 @@ import subprocess
 import sys
 import time
 
-from bench import commit_name, processor_name
+from origin import commit_name, processor_name
 from page_section import replace_section
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent

@@ -18,6 +18,8 @@ import subprocess
 import sys
 import tempfile
 
+from origin import commit_name
+
 SHORT, LONG = 100, 400
 LINE = re.compile(r"^\s*([\d,]+)(?: \([^)]*\))?\s+\S*?:(.+?)(?: \[[^\]]*\])?$")
 # The first that a function's name holds; what the mock calls of the C library is counted with the copies.
@@ -44,10 +46,6 @@ def count(program, frames, *more):
     return parts
 
 
-def commit():
-    return subprocess.run(["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True, check=True).stdout.strip()
-
-
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("program")
@@ -60,7 +58,7 @@ def main():
         short, long = count(arguments.program, SHORT, *more), count(arguments.program, LONG, *more)
         each = {part: round((long[part] - short[part]) / (LONG - SHORT)) for part in long}
         rows.append({"date": datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds"),
-                     "commit": commit(), "frame_bytes": 256 << 10, "what": name, "instructions": each})
+                     "commit": commit_name(), "frame_bytes": 256 << 10, "what": name, "instructions": each})
         print(f"{name:15} " + ", ".join(f"{part} {each.get(part, 0):,}"
                                         for part in ("rdma", "link", "wire", "copies", "other", "mock")))
     if arguments.record:

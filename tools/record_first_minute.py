@@ -11,7 +11,7 @@ import re
 import subprocess
 import time
 
-from bench import commit_name, processor_name
+from origin import commit_name, processor_name
 from page_section import replace_section
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent

@@ -14,8 +14,8 @@ import sys
 import tomllib
 
 import page_section
+from origin import processor_name
 from passed_tests import PassedTests, digest_of_tree
-from record_targets import processor
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 RECORD = "tests/full_runs.json"
@@ -61,7 +61,7 @@ def main():
     path = ROOT / RECORD
     runs = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
     try:
-        place = {"commit": commit(), "date": str(datetime.date.today()), "machine": processor()}
+        place = {"commit": commit(), "date": str(datetime.date.today()), "machine": processor_name()}
     except ValueError as error:
         sys.exit(str(error))
     runs |= {stage: {**place, **result} for stage, result in ended.items()}

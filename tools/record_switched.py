@@ -9,7 +9,7 @@ import re
 import subprocess
 import sys
 
-from bench import commit_name
+from origin import commit_name
 from page_section import replace_section
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent

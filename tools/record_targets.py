@@ -16,6 +16,7 @@ import subprocess
 import sys
 
 import page_section
+from origin import processor_name
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 RECORD = "tests/codec/data/avx512_last_run.txt"
@@ -32,14 +33,6 @@ def sentence(record):
         raise ValueError(f"{RECORD} has {', '.join(fields)} in place of {', '.join(FIELDS)}")
     return (f"{fields['date']}, {fields['processor']}, commit {fields['commit']}:\n"
             f"{', '.join(f'`{target}`' for target in fields['targets'].split())}.")
-
-
-def processor():
-    """Its name as people know it, and the numbers that tell it from others of that name."""
-    text = pathlib.Path("/proc/cpuinfo").read_text(encoding="utf-8").split("\n\n")[0]
-    fields = {key.strip(): value.strip() for key, _, value in
-              (line.partition(":") for line in text.split("\n"))}
-    return f"{fields['model name']} (family {fields['cpu family']}, model {fields['model']})"
 
 
 def commit():
@@ -59,7 +52,7 @@ def run(program):
     targets = found.group(1).split()
     if not any(target.startswith("avx512") for target in targets):
         raise ValueError(f"this processor has no AVX-512; tested were {' '.join(targets)}")
-    record = (f"date: {datetime.date.today()}\nprocessor: {processor()}\ncommit: {commit()}\n"
+    record = (f"date: {datetime.date.today()}\nprocessor: {processor_name()}\ncommit: {commit()}\n"
               f"targets: {' '.join(targets)}\n")
     (ROOT / RECORD).write_text(record, encoding="utf-8")
     page_section.replace_section(ROOT / PAGE, SECTION, sentence(record))

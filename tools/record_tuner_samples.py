@@ -14,7 +14,7 @@ import sys
 
 import bench
 from nodes import Nodes, NodesError
-from study import processor_name
+from origin import processor_name
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 TENSOR = "layer1.weight"

@@ -16,9 +16,11 @@ import shutil
 import signal
 import subprocess
 import sys
+import time
 
 import study_plan as plan
 import study_report
+from origin import commit_name, processor_name
 from page_section import replace_section
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
@@ -207,13 +209,6 @@ def study_lossless(options, sets):
     return result
 
 
-def processor_name():
-    for line in pathlib.Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines():
-        if line.startswith("model name"):
-            return line.split(":", 1)[1].strip()
-    return "unknown"
-
-
 def run(options):
     for program in ("tern-bench", *(model["program"] for model in plan.MODELS.values())):
         if not (options.programs / program).exists():
@@ -230,8 +225,8 @@ def run(options):
             train(options, name)
         own = list(own_sets(options))
         extra = [data for folder in options.extra for data in extra_sets(folder)]
-        result = {"processor": processor_name(), "cores": os.cpu_count(),
-                  "size_mib": options.size_mib,
+        result = {"commit": commit_name(), "date": time.strftime("%Y-%m-%d"),
+                  "processor": processor_name(), "cores": os.cpu_count(), "size_mib": options.size_mib,
                   "sets": [measure_set(options, data) for data in own + extra],
                   "books": study_books(options, own), "lossless": study_lossless(options, own)}
         result_file.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
