@@ -15,21 +15,24 @@ import argparse
 import contextlib
 import io
 import json
-import math
+import os
 import pathlib
 import re
 import shutil
 import signal
 import statistics
 import sys
+import time
 
 import accuracy_server
+from kept_runs import KeptRuns
 from nodes import Link, Nodes, NodesError
+from origin import commit_name, processor_name
 from page_section import replace_section
-from training import DIVERGED, MAX_ACCURACY_LOSS, RANKS_PER_NODE, STEPS, loses_accuracy, summarize, train
+from training import DIVERGED, MAX_ACCURACY_LOSS, RANKS_PER_NODE, STEPS, summarize, train
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
-SEEDS = [1]
+SEEDS = [1, 2, 3]
 # The example's own, and one at which noise and delays of a step weigh less.
 RATES = [0.1, 0.02]
 # Wide enough that it does not decide how long this takes.
@@ -77,56 +80,80 @@ REASONS = [
     (r"3lc|onebit|lloyd:bits=1|ef\(", "what it owes comes late, and this rate does not wait"),
 ]
 
+
 def reason(recipe):
-    return next(text for pattern, text in REASONS if re.match(pattern, recipe))
-
-
-def within(row, raw):
-    return "diverged" not in row and not loses_accuracy(row, raw)
+    return next((text for pattern, text in REASONS if re.match(pattern, recipe)), "")
 
 
 class Trainer:
-    """Runs recipes on one pair of daemons."""
+    """Runs recipes on one pair of daemons. A run is {"seed", "accuracy", "wire_bytes_per_step"}, or
+    {"seed", "diverged"}, at which step its loss was no number any more."""
 
-    def __init__(self, nodes, steps, seeds):
-        self.nodes, self.steps, self.seeds = nodes, steps, seeds
+    def __init__(self, nodes, options, kept):
+        self.nodes = nodes
+        self.options = options
+        self.kept = kept
+        self.commit = commit_name()
         self.runs = 0
 
-    def measure(self, recipe, rate):
-        """The means over the seeds, and each seed's accuracy."""
-        rows = []
-        for seed in self.seeds:
-            self.runs += 1
-            try:
-                reports, link_bytes = train(self.nodes, self.runs, recipe, self.steps,
-                                            ["--seed", seed, "--rate", rate],
-                                            stream=io.StringIO())  # nobody reads so many bars
-            except NodesError as error:
-                diverged = DIVERGED.search(str(error))
-                if not diverged:
-                    raise
-                return {"diverged": int(diverged[1])}
-            rows.append(summarize(recipe, reports, link_bytes))
-        if not all(row["weights_agree"] for row in rows):
-            raise NodesError(f"{recipe}: the ranks' weights differ")
-        return {
-            "test_accuracy": statistics.fmean(row["test_accuracy"] for row in rows),
-            "accuracies": [row["test_accuracy"] for row in rows],
-            "wire_bytes_per_step": statistics.fmean(row["wire_bytes_per_step"] for row in rows),
-        }
+    def once(self, recipe, rate, seed):
+        self.runs += 1
+        try:
+            reports, link_bytes = train(self.nodes, self.runs, recipe, self.options.steps,
+                                        ["--seed", seed, "--rate", rate],
+                                        stream=io.StringIO())  # nobody reads so many bars
+        except NodesError as error:
+            diverged = DIVERGED.search(str(error))
+            if not diverged:
+                raise
+            return {"seed": seed, "diverged": int(diverged[1])}
+        row = summarize(recipe, reports, link_bytes)
+        if not row["weights_agree"]:
+            raise NodesError(f"{recipe}, rate {rate}, seed {seed}: the ranks' weights differ")
+        return {"seed": seed, "accuracy": row["test_accuracy"],
+                "wire_bytes_per_step": row["wire_bytes_per_step"]}
 
-    def measure_rates(self, recipe, rates):
+    def kept_or_once(self, recipe, rate, seed):
+        key = {"commit": self.commit, "recipe": recipe, "rate": rate, "seed": seed,
+               "steps": self.options.steps}
+        run = self.kept.find(key)
+        if run is None:
+            run = self.once(recipe, rate, seed)
+            self.kept.keep(key, run)
+        return run
+
+    def measure(self, recipe):
+        """The runs of each rate, in the order of the seeds."""
         print(f"-- {recipe}", flush=True)
-        rows = {str(rate): self.measure(recipe, rate) for rate in rates}
-        print("   " + ", ".join(f"rate {rate}: {accuracy_text(row)}" for rate, row in rows.items()),
+        rates = {str(rate): [self.kept_or_once(recipe, rate, seed) for seed in self.options.seeds]
+                 for rate in RATES}
+        print("   " + ", ".join(f"rate {rate}: {accuracy_text(runs)}" for rate, runs in rates.items()),
               flush=True)
-        return {"recipe": recipe, "rates": rows}
+        return {"recipe": recipe, "rates": rates}
 
 
-def accuracy_text(row):
-    if "diverged" in row:
-        return f"diverges at step {row['diverged']}"
-    return f"{100 * row['test_accuracy']:.2f} %"
+def accuracy_text(runs):
+    diverged = sum("diverged" in run for run in runs)
+    if diverged:
+        return "diverges" if diverged == len(runs) else f"diverges ({diverged} of {len(runs)})"
+    return f"{100 * statistics.fmean(run['accuracy'] for run in runs):.2f}"
+
+
+def points(runs, raws):
+    """Each run's accuracy less that of raw with the same seed, in points; None if one diverged."""
+    if any("diverged" in run for run in [*runs, *raws]):
+        return None
+    return [100 * (run["accuracy"] - raw["accuracy"]) for run, raw in zip(runs, raws)]
+
+
+def is_near(mean_points):
+    """No more than half a point below; half an image is no loss."""
+    return mean_points > -100 * MAX_ACCURACY_LOSS - 1e-6
+
+
+def within(runs, raws):
+    differences = points(runs, raws)
+    return differences is not None and is_near(statistics.fmean(differences))
 
 
 @contextlib.contextmanager
@@ -145,29 +172,38 @@ def run_all(options, families):
     nodes = Nodes("tern-accuracy", options.programs, options.out / "logs", link=LINK)
     try:
         nodes.start_daemons()
-        trainer = Trainer(nodes, options.steps, options.seeds)
-        raw = trainer.measure_rates(RAW, RATES)
-        rows = {family: [trainer.measure_rates(recipe, RATES) for recipe in recipes]
+        trainer = Trainer(nodes, options, KeptRuns(options.out / "runs.jsonl"))
+        raw = trainer.measure(RAW)
+        if any("diverged" in run for runs in raw["rates"].values() for run in runs):
+            raise NodesError("raw itself diverges: there is nothing to compare with")
+        rows = {family: [trainer.measure(recipe) for recipe in recipes]
                 for family, recipes in families.items()}
     finally:
         with ignored_signals():
             nodes.close()
-    return {"steps": options.steps, "seeds": options.seeds, "raw": raw, "families": rows}
+    return {"commit": trainer.commit, "date": time.strftime("%Y-%m-%d"), "processor": processor_name(),
+            "cores": os.cpu_count(), "steps": options.steps, "seeds": options.seeds, "raw": raw,
+            "families": rows}
 
 
-def cell(row, raw):
-    if "diverged" in row:
-        return accuracy_text(row)
-    points = 100 * (row["test_accuracy"] - raw["test_accuracy"])
-    text = f"{100 * row['test_accuracy']:.2f} ({points:+.2f})"
-    return text if within(row, raw) else f"**{text}**"
+def cell(runs, raws):
+    differences = points(runs, raws)
+    if differences is None:
+        return accuracy_text(runs)
+    half = accuracy_server.interval(differences)
+    text = (f"{accuracy_text(runs)} ({statistics.fmean(differences):+.2f}"
+            + (")" if half is None else f" ± {half:.2f})"))
+    return text if within(runs, raws) else f"**{text}**"
 
 
-def ratio_text(rows, raws):
-    row = next((row for row in rows.values() if "diverged" not in row), None)
-    if row is None:
-        return "-"
-    return f"{raws[str(RATES[0])]['wire_bytes_per_step'] / row['wire_bytes_per_step']:.1f}"
+def ratio_text(rates, raws):
+    """By the first rate at which no run diverged."""
+    for rate, runs in rates.items():
+        if points(runs, raws[rate]) is not None:
+            raw, sent = (statistics.fmean(run["wire_bytes_per_step"] for run in both)
+                         for both in (raws[rate], runs))
+            return f"{raw / sent:.1f}"
+    return "-"
 
 
 def passes(rows, raws):
@@ -175,52 +211,56 @@ def passes(rows, raws):
     return any(within(row["rates"][rate], raw) for row in rows for rate, raw in raws.items())
 
 
+def mean_accuracy(runs):
+    """In %."""
+    return 100 * statistics.fmean(run["accuracy"] for run in runs)
+
+
 def families_beyond(result, rate, limit):
-    """The families whose best accuracy is more than half a point below `limit`, with the distance.
-    `rate` None: at any rate."""
+    """The families whose best accuracy is more than half a point below `limit`, in %, with the
+    distance. `rate` None: at any rate."""
     found = []
     for family, rows in result["families"].items():
-        seen = [row["rates"][one]["test_accuracy"] for row in rows for one in row["rates"]
-                if rate in (None, one) and "diverged" not in row["rates"][one]]
+        seen = [mean_accuracy(runs) for row in rows for one, runs in row["rates"].items()
+                if rate in (None, one) and not any("diverged" in run for run in runs)]
         if not seen:
             found.append(f"{family} (all diverge)")
-        elif (points := 100 * (max(seen) - limit)) < -100 * MAX_ACCURACY_LOSS - 1e-6:
-            found.append(f"{family} ({points:+.2f})")
+        elif not is_near(max(seen) - limit):
+            found.append(f"{family} ({max(seen) - limit:+.2f})")
     return ", ".join(found) or "none"
 
 
-def doubts(result):
-    """What the table does not show: who misses half a point, and how much of it is chance."""
-    raws = result["raw"]["rates"]
-    best = max(raw["test_accuracy"] for raw in raws.values())
-    error = 100 * math.sqrt(best * (1 - best) / TEST_IMAGES)
-    seeds = len(result["seeds"])
+def distances(result):
+    """Which families miss half a point, and by how much."""
+    raws = {rate: mean_accuracy(runs) for rate, runs in result["raw"]["rates"].items()}
     yield (f"No recipe comes within {100 * MAX_ACCURACY_LOSS:.1f} points of raw in these families; the "
            "figure is the distance of the best one:")
     yield ""
     for rate, raw in raws.items():
-        yield f"- at the rate {rate}: {families_beyond(result, rate, raw['test_accuracy'])};"
-    yield (f"- at any rate, compared with raw at its best rate ({100 * best:.2f}): "
+        yield f"- at the rate {rate}: {families_beyond(result, rate, raw)};"
+    best = max(raws.values())
+    yield (f"- at any rate, compared with raw at its best rate ({best:.2f}): "
            f"{families_beyond(result, None, best)}.")
-    yield ""
-    yield (f"An accuracy is measured on {TEST_IMAGES:,} images with {seeds} "
-           f"seed{'s' if seeds > 1 else ''}, and its standard error is {error:.1f} points: "
-           "differences of half a point are within what chance makes. The column *supposed cause* "
-           "comes from the name of the recipe, not from a measurement.")
     yield ""
 
 
 def section(result):
     raws = result["raw"]["rates"]
-    yield (f"Written by `make accuracy`: the MNIST example, {result['steps']} steps, two nodes with "
-           f"{RANKS_PER_NODE} workers each, seed {', '.join(map(str, result['seeds']))}; accuracy on "
-           f"images that were not trained on, in %, and the points to raw at the same rate. Bold: more "
-           f"than {100 * MAX_ACCURACY_LOSS:.1f} points below it. Ratio: bytes raw by bytes sent, both "
-           "legs together. Raw reaches "
-           + " and ".join(f"{100 * row['test_accuracy']:.2f} at the rate {rate}"
-                          for rate, row in raws.items()) + ".")
+    seeds = result["seeds"]
+    yield (f"Written by `make accuracy` at commit {result['commit']}, {result['date']}, on "
+           f"{result['processor']} with {result['cores']} cores: the MNIST example, "
+           f"{result['steps']} steps, two nodes with {RANKS_PER_NODE} workers each, seed"
+           f"{'s' if len(seeds) > 1 else ''} {', '.join(map(str, seeds))}. The accuracy, in %, is the "
+           f"mean of the seeds on {TEST_IMAGES:,} images that were not trained on. In brackets are the "
+           "points to raw at the same rate"
+           + (", paired by seed, and after ± half their 95 % interval (Student)" if len(seeds) > 1 else "")
+           + f". Bold: more than {100 * MAX_ACCURACY_LOSS:.1f} points below raw. Ratio: bytes raw by "
+           "bytes sent, both legs together. *Diverges*: the loss was no number any more, with as many "
+           "of the seeds as are said, or with all. Raw reaches "
+           + " and ".join(f"{accuracy_text(runs)} at the rate {rate}" for rate, runs in raws.items())
+           + ". The column *supposed cause* comes from the name of the recipe, not from a measurement.")
     yield ""
-    yield from doubts(result)
+    yield from distances(result)
     yield "| family | recipe | ratio | " + " | ".join(f"rate {rate}" for rate in raws) + " | supposed cause |"
     yield "|---|---|---|" + "---|" * len(raws) + "---|"
     for family, rows in result["families"].items():

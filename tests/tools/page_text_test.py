@@ -1,6 +1,6 @@
 #!/usr/bin/python3
-"""What tools write into pages: prose at 100 columns, tables as they are, the mark of speed-ups that a
-full token bucket made, and which families of recipes miss half a point of accuracy."""
+"""What tools write into pages: prose at 100 columns, tables as they are, and the mark of speed-ups that
+a full token bucket made."""
 
 import pathlib
 import sys
@@ -8,7 +8,6 @@ import tempfile
 import unittest
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "tools"))
-import accuracy  # noqa: E402
 import bench_report  # noqa: E402
 import page_section  # noqa: E402
 
@@ -80,32 +79,6 @@ class SpeedText(unittest.TestCase):
     def test_a_row_that_was_not_measured_is_a_dash(self):
         self.assertEqual(bench_report.speed_text(None), "-")
         self.assertEqual(self.text(None, 2.0), "-")
-
-
-def trained(*accuracies):
-    """A recipe's rows at the rates 0.1 and 0.02; None: it diverged."""
-    return {"rates": {rate: {"diverged": 9} if one is None else {"test_accuracy": one}
-                      for rate, one in zip(("0.1", "0.02"), accuracies)}}
-
-
-class Doubts(unittest.TestCase):
-    RESULT = {"seeds": [1], "raw": trained(0.977, 0.971),
-              "families": {"near": [trained(0.973, 0.90), trained(None, 0.97)],
-                           "late": [trained(None, 0.968)],
-                           "far": [trained(0.90, 0.95)]}}
-
-    def test_a_family_is_as_near_as_its_best_recipe(self):
-        self.assertEqual(accuracy.families_beyond(self.RESULT, "0.1", 0.977),
-                         "late (all diverge), far (-7.70)")
-        self.assertEqual(accuracy.families_beyond(self.RESULT, "0.02", 0.971), "far (-2.10)")
-
-    def test_at_any_rate_the_best_raw_is_the_limit(self):
-        self.assertEqual(accuracy.families_beyond(self.RESULT, None, 0.977),
-                         "late (-0.90), far (-2.70)")
-
-    def test_the_text_names_the_standard_error(self):
-        self.assertIn("1,500 images with 1 seed, and its standard error is 0.4 points",
-                      "\n".join(accuracy.doubts(self.RESULT)))
 
 
 if __name__ == "__main__":
