@@ -3,7 +3,7 @@
 others. (A source may include the header of what it makes, even where that header includes the source's.)
 
     check_layers.py [ROOT]        exit status 1 and one line for each include that goes up or sideways,
-                                  and for each circle
+                                  for each circle, and for each allowed arrow that no include needs
     check_layers.py --self-test   proves on a small made-up tree that each kind of finding is found
 """
 
@@ -45,25 +45,33 @@ def public_header(name, paths):
     return next((path for path in paths if str(path).endswith(f"/include/{name}")), None)
 
 
-def check_file(root, path, table, paths):
-    layer = layer_of(path, table)
-    if layer is None:
-        yield f"{path}: the folder has no row in tools/layers.toml"
-        return
-    row = table[layer]
+def includes_of(root, path, table, paths):
+    """Of each include its line, its bracket, what it names, and the row that this is of, or None."""
     text = (root / path).read_text(encoding="utf-8", errors="replace")
     for number, line in enumerate(text.split("\n"), start=1):
         match = INCLUDE.match(line)
         if not match:
             continue
         bracket, target = match.groups()
-        if bracket == "<" and target.startswith(tuple(row.get("forbidden_system", []))):
-            yield f"{path}:{number}: {layer} must not include <{target}>"
         if target.startswith(PUBLIC_PREFIX):
             public = public_header(target, paths)
             other = layer_of(public, table) if public is not None else None
         else:
             other = layer_of(target, table)
+        yield number, bracket, target, other
+
+
+def check_file(root, path, table, paths, used):
+    """`used`: takes the pairs of rows that an include is an arrow between."""
+    layer = layer_of(path, table)
+    if layer is None:
+        yield f"{path}: the folder has no row in tools/layers.toml"
+        return
+    row = table[layer]
+    for number, bracket, target, other in includes_of(root, path, table, paths):
+        used.add((layer, other))
+        if bracket == "<" and target.startswith(tuple(row.get("forbidden_system", []))):
+            yield f"{path}:{number}: {layer} must not include <{target}>"
         if other is None:
             # Written from the root, so that the row can be told; `beside` rows may leave that out.
             if bracket == '"' and not (row.get("beside") and (root / path.parent / target).exists()):
@@ -128,12 +136,22 @@ def check_table(table):
                 yield f"tools/layers.toml: {layer} names {name}, whose row is below its own"
 
 
+def check_use(table, used):
+    """A row that allows more than there is lets the next arrow in unseen."""
+    for layer, row in table.items():
+        for name in row["may"]:
+            if name != "*" and name in table and (layer, name) not in used:
+                yield f"tools/layers.toml: {layer} may include {name}, and no file of it does"
+
+
 def check(root):
     table = tomllib.loads((root / "tools/layers.toml").read_text(encoding="utf-8"))
     paths = source_files(root)
     findings = list(check_table(table))
     public = [path for path in paths if "/include/" in str(path)]
-    findings += [finding for path in paths for finding in check_file(root, path, table, public)]
+    used = set()
+    findings += [finding for path in paths for finding in check_file(root, path, table, public, used)]
+    findings += check_use(table, used)
     findings += check_circles(root, paths)
     return findings, len(paths)
 
@@ -163,7 +181,8 @@ def self_test():
     }
     expected = ["base/between.h", "base/relative.cc:1", "base/up.cc:1", "client_lib/heavy.cc:1",
                 "net/public.cc:1", "net/tcp/skips.cc:1", "net/uses_tcp.cc:1", "stray/file.cc",
-                "tools/layers.toml", "tools/layers.toml"]
+                # Two rows that are not there or too low; four arrows that no include needs.
+                *["tools/layers.toml"] * 6]
     return lint_check.self_test(check, tree, expected, lint_check.place,
                                 f"{len(expected)} made-up violations found, 3 good files passed")
 
