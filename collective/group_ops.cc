@@ -283,8 +283,8 @@ void GroupOps::delivering(std::uint32_t node, OpId id) {
   legs_.got_result(id, node);
 }
 
-void GroupOps::delivered(std::uint32_t node, OpId id, std::uint32_t chunk_number) {
-  not_delivered(node, id);
+void GroupOps::delivered(OpId id, std::uint32_t chunk_number) {
+  not_delivered(id);
   Op& op = ops_[id];
   if (op.failed) return;
   legs_.delivered(id, op, chunk_number);
@@ -293,7 +293,7 @@ void GroupOps::delivered(std::uint32_t node, OpId id, std::uint32_t chunk_number
   end_if_delivered(id);
 }
 
-void GroupOps::not_delivered(std::uint32_t, OpId id) {
+void GroupOps::not_delivered(OpId id) {
   TERN_CHECK(ops_[id].in_flight > 0);
   --ops_[id].in_flight;
 }

@@ -71,8 +71,8 @@ class GroupOps {
   // The result's frame has come whole, and the lane delivers it until one of the two that follow.
   void delivering(std::uint32_t node, OpId op);
   // It lies in the outputs.
-  void delivered(std::uint32_t node, OpId op, std::uint32_t chunk_number);
-  void not_delivered(std::uint32_t node, OpId op);  // a bad block, or the op has failed meanwhile
+  void delivered(OpId op, std::uint32_t chunk_number);
+  void not_delivered(OpId op);  // a bad block, or the op has failed meanwhile
   void on_op_fail(const OpKey& key, const Failure& failure);
   bool on_verify(std::uint32_t node, const OpKey& key, OpId& op);
   // `ranks` of the node, by their index there, have submitted an op that waits for its others.

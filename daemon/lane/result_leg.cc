@@ -256,18 +256,18 @@ void ResultLeg::delivered(const BlockRequest& request, const BlockCompletion& co
   const OpId op = request.op;
   core_.peer(request.node).results.give(request.slab);
   if (core_.op(op).failed) {
-    core_.ops().not_delivered(request.node, op);
+    core_.ops().not_delivered(op);
   } else if (completion.problem != nullptr) {
     bump(core_.resources().counters->bad_blocks, std::uint64_t{1});
     char text[160];
     std::snprintf(text, sizeof(text), "result of node %u for chunk %u: %s", request.node,
                   request.number, completion.problem);
     core_.ops().fail(op, {Errc::corrupt_data, collective::kNoRank, text});
-    core_.ops().not_delivered(request.node, op);
+    core_.ops().not_delivered(op);
   } else {
     partners_.tuning.compare(op, completion.header);
     verify(op, request.number, payload_of(request));
-    core_.ops().delivered(request.node, op, request.number);
+    core_.ops().delivered(op, request.number);
   }
   core_.memory_owner().frame_acked(op);  // what the frame had pinned
 }

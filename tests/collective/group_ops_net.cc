@@ -158,9 +158,9 @@ bool GroupOpsNet::do_one_late(std::uint32_t self) {
 void GroupOpsNet::end_delivery(std::uint32_t to, const Delivery& delivery) {
   GroupOps& ops = *nodes_[to].ops;
   if (ops.op(delivery.op).failed) {
-    ops.not_delivered(delivery.from, delivery.op);
+    ops.not_delivered(delivery.op);
   } else {
-    ops.delivered(delivery.from, delivery.op, delivery.chunk);
+    ops.delivered(delivery.op, delivery.chunk);
   }
 }
 

@@ -305,7 +305,7 @@ TEST(GroupOps, RawContributionsWaitForResultsAndCompressedOnesDoNot) {
     };
     EXPECT_EQ(contributions(), compressed ? 4u : 2u);
     ops.delivering(1, op);
-    ops.delivered(1, op, 0);
+    ops.delivered(op, 0);
     EXPECT_EQ(contributions(), compressed ? 0u : 1u);
   }
 }

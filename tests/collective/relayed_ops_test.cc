@@ -143,7 +143,7 @@ TEST(RelayedOps, AResultThatIsNotForThisNodeBreaksTheProtocol) {
   EXPECT_TRUE(ops.expect_result(3, kKey, of_another, op));
   EXPECT_EQ(do_next(ops, room).kind, ActionKind::none) << "nothing has come that goes on";
   ops.delivering(kRoot, op);
-  ops.delivered(kRoot, op, mine);
+  ops.delivered(op, mine);
   const Action action = do_next(ops, room);
   EXPECT_EQ(action.kind, ActionKind::send_on);
   EXPECT_EQ(action.index, 0u);
