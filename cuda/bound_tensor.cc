@@ -30,7 +30,7 @@ Result<std::unique_ptr<BoundTensor>> BoundTensor::create(const Place& place, ter
   if (!part) return tl::unexpected(part.error());
   auto map = ChunkMap::of(*layout);
   if (!map) return tl::unexpected(map.error());
-  const auto recipe = DeviceRecipe::of(layout->recipe);
+  const auto recipe = DeviceRecipe::next_of(*layout);
   if (!recipe) return tl::unexpected(recipe.error());
   std::unique_ptr<BoundTensor> made(new BoundTensor(place, tensor, std::move(*map)));
   Status done =
@@ -71,10 +71,7 @@ Status BoundTensor::make_passes(const DeviceRecipe& recipe, const tern_block_lay
 Result<BoundTensor::NextUse> BoundTensor::prepare() {
   const auto layout = layout_of(tensor_);
   if (!layout) return tl::unexpected(layout.error());
-  // What there are no kernels for goes raw.
-  if (owed_ != nullptr) {
-    encode_pass_->change_recipe(DeviceRecipe::of(layout->recipe).value_or(DeviceRecipe()));
-  }
+  if (owed_ != nullptr) encode_pass_->change_recipe(*DeviceRecipe::next_of(*layout));
   return NextUse{layout->next_use, layout->raw_first};
 }
 

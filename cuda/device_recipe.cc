@@ -72,6 +72,12 @@ Result<DeviceRecipe> DeviceRecipe::of(std::string_view text) {
                   "without client_blocks and copy elements through pinned memory of tern_alloc");
 }
 
+Result<DeviceRecipe> DeviceRecipe::next_of(const tern_block_layout& layout) {
+  auto recipe = of(layout.recipe);
+  if (recipe || layout.is_tuned == 0) return recipe;
+  return DeviceRecipe();
+}
+
 void* DeviceRecipe::stage() noexcept {
   return std::visit([](auto& stage) -> void* { return &stage; }, stage_);
 }

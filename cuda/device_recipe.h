@@ -6,6 +6,7 @@
 #include <variant>
 
 #include "base/result.h"
+#include "client_lib/include/tern/block_layout.h"
 #include "codec/device/chunk.h"
 #include "codec/recipe.h"
 #include "gpu/kernels.h"
@@ -24,6 +25,8 @@ class DeviceRecipe {
   DeviceRecipe() = default;
   // `text` as a layout has it. Refused: what has no kernels.
   static Result<DeviceRecipe> of(std::string_view text);
+  // Of the next operation. What the tuner chooses without a kernel goes raw.
+  static Result<DeviceRecipe> next_of(const tern_block_layout& layout);
 
   const codec::Recipe& recipe() const noexcept { return recipe_; }
   bool encodes() const noexcept { return codec::is_lossy(recipe_); }

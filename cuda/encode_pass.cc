@@ -20,7 +20,12 @@ Result<std::unique_ptr<EncodePass>> EncodePass::create(const Parts& parts,
     if (chunk.contributed && may) ++may_be_encoded;
   }
   if (may_be_encoded == 0) return pass;
-  if (auto chosen = pass->choose_kernel(); !chosen) return tl::unexpected(chosen.error());
+  // Where the recipe is another for each operation, one without a kernel goes raw.
+  if (parts.owed != nullptr) {
+    pass->change_recipe(recipe);
+  } else if (auto chosen = pass->choose_kernel(); !chosen) {
+    return tl::unexpected(chosen.error());
+  }
   const gpu::Driver& driver = parts.device.driver;
   auto orders = Orders<EncodeChunk>::create(driver, may_be_encoded);
   if (!orders) return tl::unexpected(orders.error());
@@ -151,8 +156,11 @@ void EncodePass::write_raw_headers() const {
 const tern_encoded* EncodePass::told(std::uint64_t device_ns) noexcept {
   if (!parts_.is_tuned) return nullptr;
   told_ = TERN_ENCODED_INIT;
-  // There is no kernel, or no chunk that would have room.
-  told_.all_raw = encoded_.empty() && input_.is_sum && input_.raw_first == 0 ? 1 : 0;
+  // There is no kernel, or no chunk that would have room. A node without contributions has not
+  // tried.
+  const bool tried =
+      input_.is_sum && input_.raw_first == 0 && parts_.map.contributed_elements() != 0;
+  told_.all_raw = tried && encoded_.empty() ? 1 : 0;
   told_.encode_ns = device_ns + paid_ns_;
   for (std::size_t i = 0; i < encoded_.size(); ++i) {
     const EncodeOutcome& outcome = outcomes_->host()[i];

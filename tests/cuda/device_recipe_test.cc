@@ -3,6 +3,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cstring>
+#include <string_view>
+#include <utility>
+
 namespace tern::cuda {
 namespace device_recipe_test {
 
@@ -47,6 +51,21 @@ TEST(DeviceRecipe, WhatHasNoKernelsIsRefusedWithAWayOut) {
     ASSERT_FALSE(recipe.has_value()) << text;
     EXPECT_EQ(recipe.error().code, Errc::unsupported);
     EXPECT_THAT(recipe.error().text, testing::HasSubstr("without client_blocks"));
+  }
+}
+
+// So a tensor can be bound whatever the tuner tries just then.
+TEST(DeviceRecipe, WhatTheTunerChoosesWithoutAKernelGoesRaw) {
+  tern_block_layout layout = TERN_BLOCK_LAYOUT_INIT;
+  const std::pair<const char*, bool> cases[] = {
+      {"lossless", false}, {"ef(topk:p=0.01)", false}, {"raw", false}, {"int:bits=8", true}};
+  for (const auto& [text, encodes] : cases) {
+    std::strncpy(layout.recipe, text, sizeof(layout.recipe) - 1);
+    layout.is_tuned = 1;
+    EXPECT_EQ(DeviceRecipe::next_of(layout).value().encodes(), encodes) << text;
+    layout.is_tuned = 0;
+    EXPECT_EQ(DeviceRecipe::next_of(layout).has_value(), encodes || text == std::string_view("raw"))
+        << text;
   }
 }
 

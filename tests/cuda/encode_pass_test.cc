@@ -173,6 +173,45 @@ TEST_F(CudaEncodePass, TakesARecipeWithoutKernelsForRaw) {
   EXPECT_EQ(residual()[1024], 0.0f);
 }
 
+// A block of threads has no room for them; the tuner may try such a recipe while one binds.
+TEST_F(CudaEncodePass, WhatItsChunksAreTooLargeForGoesRawWhereTheTunerChooses) {
+  tern_block_layout layout = tuned_layout();
+  layout.count = 2 * 65536;
+  layout.chunks = 2;
+  layout.chunk_elements = 65536;
+  layout.slot_bytes = layout.most_block_bytes = 32 + 65536 * 4 + 2048;
+  const ChunkMap map = *ChunkMap::of(layout);
+  bool pin_failed = false;
+  auto slots = TensorSlots::create(gpu_.driver(), client_.client(), map.bytes(), pin_failed);
+  ASSERT_TRUE(slots.has_value());
+  const auto residual = std::move(*Residual::create(device_, map));
+  Owed owed(device_, map, **slots, *residual);
+  EncodePass::Parts parts{device_, map, **slots, residual.get(), &owed, layout.most_block_bytes,
+                          true};
+  const DeviceRecipe recipe = *DeviceRecipe::of("int:bits=8");
+  EXPECT_TRUE(EncodePass::create(parts, recipe).has_value());
+  parts.owed = nullptr;
+  EXPECT_FALSE(EncodePass::create(parts, recipe).has_value());
+}
+
+// The tuner would take every recipe for one that this node has no kernels for.
+TEST_F(CudaEncodePass, OfNoContributionSaysNothingOfItsKernels) {
+  tern_block_layout layout = tuned_layout();
+  layout.count = 1024;
+  layout.chunks = 1;
+  const ChunkMap map = *ChunkMap::of(layout);
+  ASSERT_EQ(map.contributed_elements(), 0u);
+  bool pin_failed = false;
+  auto slots = TensorSlots::create(gpu_.driver(), client_.client(), map.bytes(), pin_failed);
+  ASSERT_TRUE(slots.has_value());
+  auto pass = EncodePass::create(
+      {device_, map, **slots, nullptr, nullptr, layout.most_block_bytes, true}, {});
+  ASSERT_TRUE(pass.has_value());
+  ASSERT_TRUE((*pass)->enqueue({input_->address(), 1.0f, 1, 0, true}, stream()));
+  ASSERT_TRUE(gpu_.fake().run(stream()));
+  EXPECT_EQ((*pass)->told(0)->all_raw, 0u);
+}
+
 TEST_F(CudaEncodePass, SendsTheFirstChunksRawForALookAtTheLink) {
   run({"ef(3lc:s=1,scale=4096)"});
   run({"ef(3lc:s=1,scale=4096)", 1.0f, 2});
