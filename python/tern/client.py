@@ -62,10 +62,6 @@ class Client:
         options.job = None if job is None else job.encode()
         options.arena_bytes = arena_bytes
         options.timeout_ms = milliseconds(timeout)
-        pointer = ctypes.c_void_p()
-        self._library.check(
-            self._library.tern_connect(ctypes.byref(options), ctypes.byref(pointer)))
-        self._connection = Handle(pointer.value, self._library.tern_disconnect)
         self._groups: weakref.WeakSet[Group] = weakref.WeakSet()
         self._adopted: collections.deque[tuple[int, Any]] = collections.deque()
         self._own_notifier: Notifier | None = None
@@ -73,6 +69,14 @@ class Client:
         # Held by _sweep(); disconnect() must not wait. A handler of what is logged may submit.
         self._sweeping = threading.RLock()
         self._forked = False
+        pointer = ctypes.c_void_p()
+        try:
+            self._library.check(
+                self._library.tern_connect(ctypes.byref(options), ctypes.byref(pointer)))
+        finally:
+            # Also where a signal's handler raises before the call's end is seen.
+            if pointer.value:
+                self._connection = Handle(pointer.value, self._library.tern_disconnect)
         _connected.add(self)
 
     def mint(self) -> str:

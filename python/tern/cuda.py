@@ -89,12 +89,17 @@ class Device:
         options.image = ctypes.cast(ctypes.c_char_p(image), ctypes.c_void_p)
         pointer = ctypes.c_void_p()
         connection = client._live()
-        self._library.check("tern_cuda_open", connection, ctypes.byref(options),
-                            ctypes.byref(pointer))
-        end = _Ending(self._library, "tern_cuda_close", pointer.value)
-        self._handle: Handle | None = Handle(pointer.value, end.end, connection)
-        end.goes_first_in(connection.first)
-        end.first = self._handle.first
+        self._handle: Handle | None = None
+        try:
+            self._library.check("tern_cuda_open", connection, ctypes.byref(options),
+                                ctypes.byref(pointer))
+        finally:
+            # Also where a signal's handler raises before the call's end is seen.
+            if pointer.value:
+                end = _Ending(self._library, "tern_cuda_close", pointer.value)
+                self._handle = Handle(pointer.value, end.end, connection)
+                end.goes_first_in(connection.first)
+                end.first = self._handle.first
         _open.add(self)
 
     def bind(self, tensor: Tensor) -> BoundTensor:
@@ -189,10 +194,14 @@ class BoundTensor:
         group, opened = tensor._group._live(), device._live()
         self._keeps: tuple[Handle, ...] = (group, opened)
         pointer = ctypes.c_void_p()
-        device._library.check("tern_cuda_tensor_bind", opened, group, tensor._live(),
-                              ctypes.byref(pointer))
-        self._ending = _Ending(device._library, "tern_cuda_tensor_release", pointer.value)
-        self._ending.goes_first_in(tensor._first, group.first, opened.first)
+        try:
+            device._library.check("tern_cuda_tensor_bind", opened, group, tensor._live(),
+                                  ctypes.byref(pointer))
+        finally:
+            # Also where a signal's handler raises before the call's end is seen.
+            if pointer.value:
+                self._ending = _Ending(device._library, "tern_cuda_tensor_release", pointer.value)
+                self._ending.goes_first_in(tensor._first, group.first, opened.first)
         tensor._bound = weakref.ref(self)
         tensor._group._dependents.add(self)
         device._bound.add(self)
@@ -232,15 +241,23 @@ class BoundTensor:
 
     def _start(self, op: CudaOp, stream: int) -> DeviceTicket:
         number = ctypes.c_uint64()
-        with self._lock:
-            handle = self._device._live()
-            self._device._library.check("tern_cuda_all_reduce", self._live(), ctypes.byref(op),
-                                        stream, ctypes.byref(number))
-            before, self._running = self._running, _Operation(self, handle, number.value)
-            ticket = DeviceTicket(self._running)
-        if before is not None:
-            self._report(before)  # it has ended since it was asked for, or this one had not begun
-        return ticket
+        before: _Operation | None = None
+        try:
+            with self._lock:
+                handle = self._device._live()
+                try:
+                    self._device._library.check("tern_cuda_all_reduce", self._live(),
+                                                ctypes.byref(op), stream, ctypes.byref(number))
+                finally:
+                    # Also where a signal's handler raises before the call's end is seen: the
+                    # operation has begun, and uses its memory.
+                    if number.value:
+                        before = self._running
+                        operation = self._running = _Operation(self, handle, number.value)
+                return DeviceTicket(operation)
+        finally:
+            if before is not None:
+                self._report(before)  # it has ended since it was asked for
 
     def export_state(self) -> bytes:
         """As Tensor.export_state(), with what is owed on the GPU in it. Waits for the GPU."""
@@ -338,7 +355,7 @@ class _Operation:
         self._lock = threading.Lock()
         self._ended = False
         self.error: BaseException | None = None
-        self.is_dropped = False
+        self.is_dropped = True  # until there is a ticket
         _in_flight.add(self)
 
     @property
@@ -366,9 +383,13 @@ class _Operation:
         bound = self._bound
         if bound is not None:
             bound._refuse_in_child()
-        with self._lock:
-            if self._ended:
-                return True
+        taken: list[bool] = []
+        try:
+            # Another thread may be asking, or this one below a signal's handler. In one call: no
+            # handler raises between the lock and the note of it then.
+            taken.extend(map(self._lock.acquire, (True,), (timeout_ms / 1000,)))
+            if not taken[0] or self._ended:
+                return self._ended
             assert self._bound is not None
             device = self._bound._device
             statuses: list[int] = []
@@ -382,6 +403,9 @@ class _Operation:
                     self._ended, self._bound = True, None
                     _in_flight.discard(self)
             return self._ended
+        finally:
+            if taken and taken[0]:
+                self._lock.release()
 
 
 _in_flight: set[_Operation] = set()
@@ -396,6 +420,7 @@ class DeviceTicket:
     def __init__(self, operation: _Operation) -> None:
         """BoundTensor.all_reduce() makes it, for the `operation`."""
         self._operation = operation
+        operation.is_dropped = False
 
     def wait(self, timeout: float | None = None) -> None:
         """Returns when the output is there. `timeout`: seconds; None waits without limit. Raises

@@ -36,9 +36,12 @@ class Tensor:
         self._code: int = options.dtype  # a number of tern_dtype
         self._library = group.client._library
         pointer = ctypes.c_void_p()
-        self._library.check(self._library.tern_tensor_declare(
-            group._live(), ctypes.byref(options), ctypes.byref(pointer)))
-        self._address = pointer.value
+        try:
+            self._library.check(self._library.tern_tensor_declare(
+                group._live(), ctypes.byref(options), ctypes.byref(pointer)))
+        finally:
+            # Also where a signal's handler raises before the call's end is seen.
+            self._address = pointer.value
 
     def stats(self) -> TensorStats:
         """What has happened to the tensor so far on this node, of all its processes. It asks the

@@ -267,6 +267,53 @@ def follow(group, tensor):
     group.all_reduce(gradient(1, 0), tensor=tensor).wait()
 
 
+def test_an_operation_goes_on_where_a_handler_raises_in_its_call(nodes, monkeypatch):
+    def work(group):
+        tensor = declare(group, group.rank == 0)
+        if group.rank == 1:
+            return follow(group, tensor)
+        values = Values(gradient(0, 0))
+        with device(group.client, operations=1) as gpu:
+            bound, check = gpu.bind(tensor), gpu._library.check
+
+            def interrupted(name, *arguments):
+                check(name, *arguments)
+                raise KeyboardInterrupt
+
+            with monkeypatch.context() as patched:
+                patched.setattr(gpu._library, "check", interrupted)
+                with pytest.raises(KeyboardInterrupt):
+                    bound.all_reduce(values.address)
+            assert bound._running in cuda._in_flight
+            group.barrier().wait()
+            while not bound._running.has_ended(None):
+                pass
+            assert bound._running.error is None and not cuda._in_flight
+        values.free()
+
+    run_ranks(nodes, 2, work)
+
+
+def test_who_asks_does_not_wait_for_another_who_does(nodes):
+    """Who holds the lock may be this very thread, below a signal's handler."""
+    def work(group):
+        tensor = declare(group, group.rank == 0)
+        if group.rank == 1:
+            return follow(group, tensor)
+        values = Values(gradient(0, 0))
+        with device(group.client) as gpu:
+            ticket = gpu.bind(tensor).all_reduce(values.address)
+            with ticket._operation._lock:
+                assert not ticket.test()
+                with pytest.raises(tern.WaitTimeoutError):
+                    ticket.wait(timeout=0.01)
+            group.barrier().wait()
+            ticket.wait()
+        values.free()
+
+    run_ranks(nodes, 2, work)
+
+
 def test_what_is_in_flight_outlives_its_references(nodes):
     def work(group):
         tensor = declare(group, group.rank == 0)

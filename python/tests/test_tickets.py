@@ -290,6 +290,49 @@ def test_a_dropped_ticket_outlives_what_a_handler_raises(node):
         group.barrier().wait()
 
 
+class Interrupting:
+    """The library, with a signal's handler that raises during one of its functions: Python runs the
+    handler when the call has returned."""
+
+    def __init__(self, library, name):
+        self._library, self._name = library, name
+
+    def __getattr__(self, name):
+        found = getattr(self._library, name)
+        if name != self._name:
+            return found
+
+        def interrupted(*arguments):
+            found(*arguments)
+            raise KeyboardInterrupt
+
+        return interrupted
+
+
+def test_a_declaration_in_which_a_handler_raises_leaves_no_name(node):
+    with tern.Client(node.socket) as client:
+        group, library = client.join(client.mint(), 0, 1), client._library
+        client._library = Interrupting(library, "tern_tensor_declare")
+        with pytest.raises(KeyboardInterrupt):
+            group.declare("w", 8, role="gradient")
+        gc.collect()
+        client._library = library
+        group.declare("w", 8, role="gradient")
+
+
+def test_a_connection_in_which_a_handler_raises_is_closed(node, monkeypatch):
+    def held():
+        gc.collect()
+        return set(os.listdir("/proc/self/fd"))
+
+    tern.Client(node.socket).disconnect()  # what the process opens once is open
+    before, library = held(), tern.client.library()
+    monkeypatch.setattr(tern.client, "library", lambda: Interrupting(library, "tern_connect"))
+    with pytest.raises(KeyboardInterrupt):
+        tern.Client(node.socket)
+    assert held() <= before
+
+
 def ended(client):
     """Returns when an operation has ended that nobody has reported."""
     fd = ctypes.c_int()

@@ -61,12 +61,14 @@ class DeviceBuckets:
         self._step.waiting.append((future, bucket.buffer()))
         try:
             self._start_all(bucket, state_scale)
+            if bucket.is_last() or self._exact is None:
+                self._hand_over()
         except BaseException as error:
             failure = as_torch(error) if isinstance(error, TernError) else error
-            self._hand_over(failure)
+            # A future takes no KeyboardInterrupt.
+            self._hand_over(failure if isinstance(failure, Exception)
+                            else RuntimeError("the step was interrupted"))
             raise failure from None
-        if bucket.is_last() or self._exact is None:
-            self._hand_over()
         # A failure that is set on a Python future is a value to C++; one that a callback raises is
         # a failure to both.
         return future.then(lambda done: done.wait())
@@ -101,7 +103,7 @@ class DeviceBuckets:
         self._step.tickets.append(self._starts.start(
             bound, values, stream=self._streams.current(), reduction="average", state_scale=scale))
 
-    def _hand_over(self, failure: BaseException | None = None) -> None:
+    def _hand_over(self, failure: Exception | None = None) -> None:
         """To the thread that completes futures: all that has been started since the last time.
         `failure`: of the futures, whatever becomes of the operations."""
         step, self._step = self._step, Step()
@@ -111,7 +113,7 @@ class DeviceBuckets:
         except RuntimeError:  # the interpreter ends, and takes no more work
             self._complete(step, failure)
 
-    def _complete(self, step: Step, failure: BaseException | None) -> None:
+    def _complete(self, step: Step, failure: Exception | None) -> None:
         try:
             for ticket in step.tickets:
                 try:

@@ -142,21 +142,23 @@ class _RunningRow:
         self._exact_values, self._streams = exact_values, streams
 
     def end(self) -> None:
-        """Waits for its operations, and puts what was copied where it belongs. Twice is once."""
-        row, self._row = self._row, None
+        """Waits for its operations, and puts what was copied where it belongs. Twice is once, and
+        the next call goes on where a signal's handler has interrupted one."""
+        row = self._row
         if row is None:
             return
-        for ticket in self.tickets:
+        while self.tickets:
             try:
-                ticket.wait()
+                self.tickets[0].wait()
             except TernError as error:
                 self.failure = self.failure or error
+            del self.tickets[0]
         if self.failure is None and (self.copied or row.exact):
             with self._streams.own(), torch.no_grad():
                 for each in self.copied:
                     each.part.copy_(each.copy)
                 scatter_out(self._exact_values, row.parts(row.exact))
-        self.tickets, self.copied = [], []
+        self._row, self.copied = None, []
 
 
 class EndOfBackward:

@@ -17,11 +17,15 @@ def all_reduce(submissions: Submissions, tensor: torch.Tensor, reduction: Reduct
         raise ValueError(f"sparse tensors can be reduced by SUM, not by {reduction.name}")
     own = tensor.detach().coalesce()
     indices, values = own.indices().t().contiguous(), own.values().contiguous()
-    facts = torch.tensor([own._nnz(), own.sparse_dim(), own.dense_dim(), own.numel()])
-    every = _gather(submissions, facts, [4] * submissions.group.size).view(-1, 4)
+    facts = torch.tensor([own._nnz(), own.sparse_dim(), own.dense_dim()])
+    every = _gather(submissions, facts, [3] * submissions.group.size).view(-1, 3)
     if (every[:, 1:] != facts[1:]).any():
-        raise ValueError("the ranks' sparse tensors differ in their dimensions or sizes: "
+        raise ValueError("the ranks' sparse tensors differ in their sparse and dense dimensions: "
                          f"{every[:, 1:].tolist()}")
+    sizes = torch.tensor(own.shape)
+    shapes = _gather(submissions, sizes, [own.dim()] * submissions.group.size).view(-1, own.dim())
+    if (shapes != sizes).any():
+        raise ValueError(f"the ranks' sparse tensors differ in their shapes: {shapes.tolist()}")
     counts = every[:, 0].tolist()
     width = values[0].numel() if len(values) else values.shape[1:].numel()
     all_indices = _gather(submissions, indices, [n * own.sparse_dim() for n in counts])

@@ -274,6 +274,10 @@ def test_sparse_tensors_are_added(two_nodes):
         equal(empty.to_dense(), torch.zeros(4))
         with pytest.raises(ValueError, match="by SUM, not by max"):
             dist.all_reduce(sparse(rank).to_sparse(), Op.MAX)
+        with pytest.raises(ValueError, match="differ in their shapes"):
+            dist.all_reduce(torch.ones((2, 3) if rank == 0 else (3, 2)).to_sparse())
+        with pytest.raises(ValueError, match="sparse and dense dimensions"):
+            dist.all_reduce(sparse(rank).to_sparse(1 + rank % 2))
 
     run_ranks(two_nodes, SIZE, work)
 

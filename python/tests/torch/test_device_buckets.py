@@ -4,6 +4,7 @@ device addresses are those of CPU tensors."""
 import contextlib
 import os
 import threading
+import types
 
 import pytest
 import torch
@@ -18,7 +19,7 @@ import tern
 import tern.torch
 from ranks import RankFailed, answer_of, run_ranks, start_ranks
 from tern.cuda import BoundTensor, Device
-from tern.torch import on_device
+from tern.torch import on_device, shard_averages
 from tern.torch.device_buckets import DeviceBuckets
 
 RECIPE = "int:bits=8"
@@ -237,6 +238,50 @@ def test_abort_ends_backward(two_nodes):
         answer_of(*ranks[0])
     with pytest.raises(EOFError):
         answer_of(*ranks[1])
+
+
+def test_a_step_that_is_interrupted_completes_its_futures(monkeypatch):
+    """Who waits for one would wait for ever."""
+    buckets = DeviceBuckets({}, {}, None, device=None, streams=NoStreams(),
+                            place=torch.device("cpu"))
+    waiting = buckets._step.waiting
+
+    def interrupted(*_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(buckets, "_start_all", interrupted)
+    bucket = types.SimpleNamespace(index=lambda: 0, is_last=lambda: True,
+                                   buffer=lambda: torch.ones(1))
+    with pytest.raises(KeyboardInterrupt):
+        buckets.average(bucket, lambda name: 1.0)
+    buckets._completing.shutdown()
+    (future, _), = waiting
+    assert future.done()
+    with pytest.raises(RuntimeError, match="the step was interrupted"):
+        future.wait()
+
+
+def test_a_row_that_is_interrupted_is_ended_by_the_next_call():
+    class Ticket:
+        def __init__(self, *ends):
+            self._ends = list(ends)
+
+        def wait(self):
+            if (failure := self._ends.pop(0)) is not None:
+                raise failure
+
+    row = shard_averages._RunningRow(types.SimpleNamespace(reduction="average", exact=[]),
+                                     torch.empty(0), NoStreams())
+    copied = types.SimpleNamespace(part=torch.zeros(2), copy=torch.ones(2))
+    row.tickets += [Ticket(None), Ticket(KeyboardInterrupt(), None), Ticket(None)]
+    row.copied.append(copied)
+    row._row.parts = lambda exact: exact
+    with pytest.raises(KeyboardInterrupt):
+        row.end()
+    assert len(row.tickets) == 2 and not copied.part.any()
+    for _ in range(2):
+        row.end()
+    assert not row.tickets and torch.equal(copied.part, torch.ones(2))
 
 
 def test_auto_loses_nothing_at_a_level_without_loss(two_nodes):
