@@ -62,7 +62,7 @@ bool PassCopies::expire(std::uint64_t now_ns, std::uint64_t timeout_ns) {
   const bool moved = look();
   for (const PassId send : arriving_) {
     const Copy& own = copies_[send];
-    if (timeout_ns == 0 || now_ns < own.copy.moved_ns + timeout_ns) continue;
+    if (timeout_ns == 0 || now_ns < own.copy.still_since_ns() + timeout_ns) continue;
     char text[120];
     std::snprintf(text, sizeof(text), "for %llu ms its input has stopped at %llu of %llu bytes",
                   static_cast<unsigned long long>(timeout_ns / 1'000'000),

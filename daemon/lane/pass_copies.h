@@ -25,7 +25,8 @@ class PassCopies {
   // Reads the watermarks. One that says more than there is, or less than it did, fails its send.
   // True: some send has more to read.
   bool look();
-  // Fails sends whose watermark has stood still for so long. True: as look().
+  // Fails sends whose watermark has stood still for so long. One that has not risen yet does not
+  // stand still while its client copies anything else. True: as look().
   bool expire(std::uint64_t now_ns, std::uint64_t timeout_ns);
 
   // Bytes of a recv's memory that will not change any more.

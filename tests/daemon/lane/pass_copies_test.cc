@@ -110,6 +110,22 @@ TEST_F(PassCopiesTest, EachSendHasAWatermarkOfItsOwn) {
   EXPECT_EQ(pass(first).ready, 1u);
 }
 
+// The sends of a batch are copied one after the other.
+TEST_F(PassCopiesTest, ASendThatWaitsForTheCopyOfAnotherDoesNotStandStill) {
+  other.client.memory = &one.memory;
+  const PassId first = begin_send(one), second = begin_send(other);
+  for (std::uint64_t bytes = kBytes / 4; bytes <= kBytes; bytes += kBytes / 4) {
+    one.progress.raise_input(bytes);
+    pass_time(kSecond - 1);
+  }
+  pass_time(kSecond - 1);
+  EXPECT_FALSE(has_failed(second)) << pass(second).outcome.text;
+  pass_time(1);
+  EXPECT_STREQ(pass(second).outcome.text,
+               "rank 0: for 1000 ms its input has stopped at 0 of 1000 bytes");
+  EXPECT_FALSE(has_failed(first)) << pass(first).outcome.text;
+}
+
 TEST_F(PassCopiesTest, AWatermarkBeyondTheEndFailsItsSendAndNoOther) {
   const PassId liar = begin_send(one), honest = begin_send(other);
   one.progress.raise_input(kBytes + 1);
