@@ -115,8 +115,8 @@ void Epochs::on_members(LinkRef from, const nlohmann::json& message) {
     const std::string gone = gone_text(roll.gone);
     partners_.groups.tell_end(from, {uid, epoch, Errc::rank_lost, gone});
     for (const auto rank : roll.here) partners_.joins.refuse(set, rank, Errc::rank_lost, gone);
-  } else if (admit(set, *list)) {
-    begin(set, *list);
+  } else if (GroupSetup setup = setup_of(set, *list); admit(set, *list, memory_of(setup))) {
+    begin(set, *list, std::move(setup));
   }
   partners_.joins.forget_empty();
 }
@@ -133,11 +133,9 @@ void Epochs::refuse(JoinSet& set, std::int64_t epoch, const Error& why) {
   partners_.joins.refuse_all(set, why.code, text);
 }
 
-bool Epochs::admit(JoinSet& set, const MemberList& list) {
+bool Epochs::admit(JoinSet& set, const MemberList& list, std::uint64_t memory_bytes) {
   std::string problem = partners_.quotas.link_problem(set, list);
-  if (problem.empty()) {
-    problem = partners_.quotas.group_problem(set, memory_of(setup_of(set, list)));
-  }
+  if (problem.empty()) problem = partners_.quotas.group_problem(set, memory_bytes);
   if (problem.empty()) return true;
   ++outlets_.counters->quota_refusals;
   refuse(set, list.epoch, {Errc::quota_exceeded, problem});
@@ -202,8 +200,7 @@ void Epochs::add_ranks(MemberGroup& group, JoinSet& set, GroupSetup& setup) cons
                      : 1;
 }
 
-void Epochs::begin(JoinSet& set, const MemberList& list) {
-  GroupSetup setup = setup_of(set, list);
+void Epochs::begin(JoinSet& set, const MemberList& list, GroupSetup setup) {
   setup.number = partners_.groups.next_number();
   auto group = std::make_unique<MemberGroup>();
   group->number = setup.number;

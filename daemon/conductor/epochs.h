@@ -50,9 +50,9 @@ class Epochs {
   // This node takes no part in an epoch; its ranks join in vain.
   void refuse(JoinSet& set, std::int64_t epoch, const Error& why);
   // False if the epoch would take too much: then this node's ranks and the coordinator know.
-  bool admit(JoinSet& set, const MemberList& list);
+  bool admit(JoinSet& set, const MemberList& list, std::uint64_t memory_bytes);
   static std::uint64_t memory_of(const GroupSetup& setup);
-  void begin(JoinSet& set, const MemberList& list);
+  void begin(JoinSet& set, const MemberList& list, GroupSetup setup);
   GroupSetup setup_of(const JoinSet& set, const MemberList& list) const;
   void add_ranks(MemberGroup& group, JoinSet& set, GroupSetup& setup) const;
 
