@@ -1,29 +1,20 @@
 // What the tuner has learnt, as a document: what candidates do to tensors, how fast codecs and
-// links are. A tensor's residual is not here, it belongs to the codec state.
+// links are. A tensor's residual is not here, it belongs to the codec state. memory_text.h writes
+// the document.
 
 #include <fmt/format.h>
 
 #include <cmath>
 #include <nlohmann/json.hpp>
-#include <string_view>
 #include <unordered_set>
 
+#include "tuner/memory_text.h"
 #include "tuner/tuner.h"
 
 namespace tern::tuner {
 namespace {
 
 using nlohmann::json;
-
-constexpr int kVersion = 1;
-
-json to_json(const CandidateRecord& record) {
-  return {{"wire", record.wire},
-          {"loss", record.loss},
-          {"loss_spread", record.loss_spread},
-          {"fit", record.fit},
-          {"tried", record.tried}};
-}
 
 // A number of the document, in bounds.
 double number(const json& object, const char* name, double min, double max) {
@@ -48,44 +39,10 @@ CandidateRecord record_of(const json& object) {
 }  // namespace
 
 json Tuner::remember() const {
-  json tensors = json::object();
-  const auto add = [&tensors](const std::string& name, const std::string& recipe,
-                              const CandidateRecord& record) {
-    if (record.measured && recipe != "raw") tensors[name][recipe] = to_json(record);
-  };
-  json undeclared = json::array();
-  std::unordered_set<std::string_view> declared;
-  for (const auto& [key, tensor] : tensors_) declared.insert(tensor.info.name);
-  for (const auto& [name, records] : remembered_.entries()) {
-    for (const auto& [recipe, record] : records) add(name, recipe, record);
-    if (tensors.contains(name) && !declared.contains(name)) undeclared.push_back(name);
+  MemoryText text(*this);
+  while (text.go_on()) {
   }
-  for (const auto& [key, tensor] : tensors_) {
-    const auto records = tensor.policy->records();
-    for (std::size_t i = 0; i < candidates_.size(); ++i) {
-      add(tensor.info.name, candidates_[i].recipe, records[i]);
-    }
-  }
-  json speeds = json::object();
-  for (std::size_t i = 1; i < candidates_.size(); ++i) {
-    for (std::size_t size = 0; size < CodecSpeeds::kSizeClasses; ++size) {
-      const CodecSpeeds::Speed& one = speeds_.shadow(static_cast<CandidateIndex>(i), size);
-      if (!one.known) continue;
-      speeds[candidates_[i].recipe][std::to_string(size)] = {{"encode_ns", one.encode_ns},
-                                                             {"decode_ns", one.decode_ns}};
-    }
-  }
-  json peers = json::object();
-  for (const auto& [key, peer] : peers_) {
-    if (peer.window.known()) peers[key] = peer.window.mean();
-  }
-  return {{"version", kVersion},
-          {"tensors", std::move(tensors)},
-          {"undeclared", std::move(undeclared)},  // the longest unused one first
-          {"speeds", std::move(speeds)},
-          {"peers", std::move(peers)},
-          {"byte_ns", lane_.cost().byte_ns},
-          {"chunk_ns", lane_.cost().chunk_ns}};
+  return json::parse(text.take_text());
 }
 
 Status Tuner::recall(const json& memory) {
@@ -94,8 +51,8 @@ Status Tuner::recall(const json& memory) {
   std::map<PeerKey, double> rates;
   LaneCost lane;
   try {
-    if (memory.at("version").get<int>() != kVersion) {
-      return fail(Errc::version_mismatch, fmt::format("it is not of version {}", kVersion));
+    if (memory.at("version").get<int>() != kMemoryVersion) {
+      return fail(Errc::version_mismatch, fmt::format("it is not of version {}", kMemoryVersion));
     }
     const auto take = [&tensors](const std::string& name, const json& recipes) {
       TensorMemory::Records& records = tensors.renew(name);

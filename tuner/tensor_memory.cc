@@ -2,6 +2,11 @@
 
 namespace tern::tuner {
 
+const TensorMemory::Records* TensorMemory::find(const std::string& name) const {
+  const auto found = places_.find(name);
+  return found == places_.end() ? nullptr : &found->second->records;
+}
+
 const TensorMemory::Records* TensorMemory::use(const std::string& name) {
   const auto found = places_.find(name);
   if (found == places_.end()) return nullptr;

@@ -24,7 +24,9 @@ class TensorMemory {
 
   // Where there are more already, two go for each name that comes.
   void set_most(std::size_t most) noexcept { most_ = most; }
-  // Null: nothing is known. To ask is to use.
+  // Null: nothing is known.
+  const Records* find(const std::string& name) const;
+  // The same. To ask is to use.
   const Records* use(const std::string& name);
   // To be changed until the next call. Where there was nothing it is empty.
   Records& renew(const std::string& name);

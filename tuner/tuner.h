@@ -119,12 +119,16 @@ class Tuner {
   void exclude(TensorKey key, std::uint32_t candidates);
 
   // ---- Across a restart (memory.cc) ----
+  // All at once. Who has others to serve writes a MemoryText.
   nlohmann::json remember() const;
   // Nothing of a damaged memory is taken. Of more than kMostRecalled tensors the longest unused
   // ones are left out.
   Status recall(const nlohmann::json& memory);
 
  private:
+  friend class MemoryText;
+  static constexpr int kMemoryVersion = 1;  // of the document
+
   // Tensors that are not declared. Of a recalled memory more may be: those that were declared when
   // it was written are likely to be so again.
   static constexpr std::size_t kMostRemembered = 4'096;

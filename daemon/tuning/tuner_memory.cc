@@ -9,12 +9,11 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
-#include "daemon/control/foreign_json.h"
-
 namespace tern::daemon {
 namespace {
 
 constexpr std::uint64_t kSaveEveryNs = 60'000'000'000;
+constexpr std::size_t kPieceBytes = 64 << 10;  // goes to the disk at once
 
 }  // namespace
 
@@ -34,22 +33,38 @@ void TunerMemory::load(tuner::Tuner& tuner) const {
 }
 
 bool TunerMemory::is_due() const noexcept {
-  return !file_.empty() && clock_.now_ns() >= saved_ns_ + kSaveEveryNs;
+  return !file_.empty() && (save_ || clock_.now_ns() >= saved_ns_ + kSaveEveryNs);
+}
+
+void TunerMemory::save_some(const tuner::Tuner& tuner, const TimeSlice& slice) {
+  if (!save_) save_.emplace(tuner, unfinished());
+  do {
+    const bool more = save_->text.go_on();
+    if (!more || save_->text.text_bytes() >= kPieceBytes) save_->out << save_->text.take_text();
+    if (!more) return finish();
+  } while (!slice.is_over());
 }
 
 void TunerMemory::save(const tuner::Tuner& tuner) {
-  saved_ns_ = clock_.now_ns();
   if (file_.empty()) return;
-  const std::string fresh = file_ + ".new";
-  std::ofstream file(fresh);
-  file << json_text(tuner.remember()) << "\n";
-  file.close();
+  save_.reset();
+  do {
+    save_some(tuner, TimeSlice(clock_, kSaveEveryNs));
+  } while (save_);
+}
+
+void TunerMemory::finish() {
+  save_->out << "\n";
+  save_->out.close();
+  const bool written = save_->out.good();
+  save_.reset();
+  saved_ns_ = clock_.now_ns();
   std::error_code error;
-  if (file) std::filesystem::rename(fresh, file_, error);
-  if (file && !error) return;
+  if (written) std::filesystem::rename(unfinished(), file_, error);
+  if (written && !error) return;
   spdlog::warn("cannot write what the tuner has learnt to {}: {}; what it had learnt before stays",
-               fresh, error ? error.message() : std::strerror(errno));
-  std::filesystem::remove(fresh, error);
+               unfinished(), error ? error.message() : std::strerror(errno));
+  std::filesystem::remove(unfinished(), error);
 }
 
 }  // namespace tern::daemon

@@ -22,6 +22,7 @@ constexpr std::uint64_t kSampleEveryOps = 16;  // of tensors up to kSmallBytes
 constexpr std::uint64_t kSmallBytes = 1 << 20;
 // Share of the lanes' work that the shadow may take in the long run.
 constexpr double kShadowShare = 0.003;
+constexpr std::uint64_t kSaveSliceNs = 1'000'000;  // of a turn
 
 // What tells lists of candidates apart.
 std::uint16_t list_of(std::span<const tuner::Candidate> candidates) {
@@ -380,11 +381,14 @@ int Tuning::do_work() {
   log_.tell_left_out();
   if (tensors_.empty() && shadow_ == nullptr) return 0;
   const Spent spent(*this);
-  const int work = take_results();
+  int work = take_results();
   decide();
   if (const auto lane = lanes_.since_last(clock_.now_ns())) tuner_.observe_lane(*lane);
   want_samples();
-  if (memory_.is_due()) save();
+  if (memory_.is_due()) {
+    memory_.save_some(tuner_, TimeSlice(clock_, kSaveSliceNs));
+    if (memory_.is_due()) ++work;  // it goes on with the next turn
+  }
   return work;
 }
 

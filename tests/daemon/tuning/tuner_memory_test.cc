@@ -65,6 +65,34 @@ TEST_F(TunerMemoryTest, IsDueAMinuteAfterItWasSaved) {
   EXPECT_FALSE(memory.is_due());
 }
 
+TEST_F(TunerMemoryTest, GoesOnWhereASliceIsOver) {
+  for (const char* name : {"weights", "bias", "scale"}) learn(learnt, name);
+  TunerMemory memory(file, clock);
+  clock.advance_ns(60 * kSecond);
+  int slices = 0;
+  for (; memory.is_due(); ++slices) {
+    EXPECT_FALSE(std::filesystem::exists(file));
+    memory.save_some(learnt, TimeSlice(clock, 0));
+  }
+  EXPECT_GT(slices, 3);
+  TunerMemory(file, clock).load(fresh);
+  EXPECT_EQ(fresh.remember(), learnt.remember());
+  clock.advance_ns(60 * kSecond - 1);
+  EXPECT_FALSE(memory.is_due()) << "a minute after its end";
+}
+
+TEST_F(TunerMemoryTest, ASaveAtOnceBeginsAnew) {
+  learn(learnt);
+  TunerMemory memory(file, clock);
+  clock.advance_ns(60 * kSecond);
+  memory.save_some(learnt, TimeSlice(clock, 0));
+  learn(learnt, "bias");
+  memory.save(learnt);
+  EXPECT_FALSE(memory.is_due());
+  TunerMemory(file, clock).load(fresh);
+  EXPECT_EQ(fresh.remember(), learnt.remember());
+}
+
 TEST_F(TunerMemoryTest, ADamagedFileIsIgnored) {
   const nlohmann::json before = fresh.remember();
   for (const char* text : {"", "{", "[1, 2]", R"({"version": "none"})"}) {
