@@ -88,6 +88,7 @@ class FaultyConnection final : public Connection, private ConnectionSink {
   ConnectionSink& sink_;
   Endpoint target_;
   bool cut_ = false;
+  bool stalled_ = false;
   bool reported_ = false;
   std::deque<Waiting> waiting_;
   // Given to the inner connection, which reads them until it has taken them.
@@ -97,7 +98,7 @@ class FaultyConnection final : public Connection, private ConnectionSink {
 };
 
 void FaultyConnection::send(const OutgoingFrame& frame) {
-  if (cut_) return;
+  if (cut_ || stalled_) return;
   const FaultSettings& rates = transport_.settings_;
   FaultCounters& counters = transport_.counters_;
   const std::uint64_t now = transport_.clock_.now_ns();
@@ -121,12 +122,14 @@ void FaultyConnection::send(const OutgoingFrame& frame) {
     ++counters.payloads_corrupted;
     flip(bytes, wire::kFrameHeaderBytes, bytes.size() - wire::kFrameHeaderBytes);
   }
-  if (transport_.chance(rates.truncate)) {
+  const bool truncated = transport_.chance(rates.truncate);
+  if (truncated || transport_.chance(rates.stall)) {
     ++counters.truncated;
     bytes.resize(1 + transport_.draw(bytes.size() - 1));
     const bool in_order = waiting_.empty() && !transport_.partitioned_;
     if (in_order && inner_) pass_on(std::move(bytes));
-    cut();
+    stalled_ = !truncated;
+    if (truncated) cut();
     return;
   }
   if (transport_.chance(rates.duplicate)) {

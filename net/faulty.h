@@ -22,6 +22,7 @@ struct FaultSettings {
   std::uint32_t corrupt_header = 0;  // one bit
   std::uint32_t corrupt_payload = 0;  // one bit
   std::uint32_t truncate = 0;         // the connection is cut in the middle of the frame
+  std::uint32_t stall = 0;            // a part of the frame goes on, and nothing behind it
   std::uint32_t cut = 0;              // the connection is cut before the frame
   std::uint64_t delay_min_ns = 0;
   std::uint64_t delay_max_ns = 1'000'000;
