@@ -133,6 +133,8 @@ def claims(results):
              f"{len(uncertain)} a bound lies within the interval, so that the runs are too noisy to tell. "
              f"In {len(slower)} the lower end of auto / raw is above {WITHIN['vs_raw']}. "
              f"In {len(faulty)} something is wrong with the choice itself{':' if faulty else '.'}"]
+    if faulty:
+        lines.append("")
     lines += [f"- {result['setting']}, `{result['level']}`, {result['link']}, {size_text(result['bytes'])}, "
               f"{fault}." for result in results for fault in result["faults"]]
     return lines

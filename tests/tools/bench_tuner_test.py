@@ -109,7 +109,7 @@ class Text(unittest.TestCase):
     def test_claims_tell_a_fault_from_a_missed_bound(self):
         text = "\n".join(report.claims([report.pool([run(1, reason="nothing is known yet")], 1)]))
         self.assertIn("1 of 1 cases keep both bounds", text)
-        self.assertIn("In 1 something is wrong with the choice itself:\n- two, `balanced`, 10gbit, 4 MiB, seed 1:", text)
+        self.assertIn("In 1 something is wrong with the choice itself:\n\n- two, `balanced`, 10gbit, 4 MiB, seed 1:", text)
 
     def test_a_section_marks_what_missed_and_leaves_out_settings_that_did_not_run(self):
         text = report.links_section([report.pool([run(1, auto=1.2)], 1)], "Made.",
