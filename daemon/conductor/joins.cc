@@ -6,6 +6,7 @@
 
 #include "daemon/membership/group_proofs.h"
 #include "daemon/membership/hmac.h"
+#include "daemon/membership/member_group.h"
 #include "daemon/membership/member_list.h"
 
 namespace tern::daemon {

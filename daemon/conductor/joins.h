@@ -17,7 +17,7 @@
 #include "daemon/conductor/outlets.h"
 #include "daemon/conductor/refusals.h"
 #include "daemon/membership/group_split.h"
-#include "daemon/membership/member_group.h"
+#include "daemon/membership/join_set.h"
 
 namespace tern::daemon {
 

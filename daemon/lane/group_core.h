@@ -10,8 +10,8 @@
 #include "collective/group_ops.h"
 #include "daemon/lane/group_setup.h"
 #include "daemon/lane/lane_ops.h"
+#include "daemon/lane/lane_peer.h"
 #include "daemon/lane/lane_resources.h"
-#include "daemon/lane/peer.h"
 #include "wire/frame.h"
 
 namespace tern::daemon {

@@ -11,8 +11,8 @@
 
 #include "daemon/lane/group_core.h"
 #include "daemon/lane/lane_exchange.h"
+#include "daemon/lane/lane_peer.h"
 #include "daemon/lane/lane_resources.h"
-#include "daemon/lane/peer.h"
 #include "daemon/lane/snapshot_table.h"
 #include "net/link.h"
 #include "net/transport.h"

@@ -4,11 +4,11 @@
 
 #include "base/clock.h"
 #include "daemon/lane/block_path.h"
+#include "daemon/lane/codec_room.h"
 #include "daemon/lane/event_reports.h"
 #include "daemon/lane/frame_memory.h"
 #include "daemon/lane/lane_clients.h"
 #include "daemon/lane/lane_settings.h"
-#include "daemon/lane/op_blocks.h"
 #include "daemon/lane/trace_ring.h"
 #include "daemon/lane/wire_trace.h"
 

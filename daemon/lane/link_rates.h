@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "daemon/lane/lane_ops.h"
-#include "daemon/lane/peer.h"
+#include "daemon/lane/lane_peer.h"
 
 namespace tern::daemon {
 

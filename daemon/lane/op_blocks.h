@@ -10,41 +10,15 @@
 #include <vector>
 
 #include "base/clock.h"
-#include "codec/workspace.h"
 #include "collective/group_ops.h"
 #include "daemon/lane/block_request.h"
+#include "daemon/lane/codec_room.h"
 #include "daemon/lane/lane_ops.h"
 #include "daemon/lane/lane_settings.h"
 #include "daemon/lane/trace_ring.h"
 #include "tuner/error_guard.h"
 
 namespace tern::daemon {
-
-// What the codecs of one lane work in. Nothing in it outlives a request.
-struct CodecRoom {
-  explicit CodecRoom(std::uint64_t chunk_bytes) : scratch(2, 2 * chunk_bytes) {}
-
-  codec::Workspace workspace;
-  SlabPool scratch;  // one chunk in f32, two of them
-
-  // What blocks, and the copies of sends, have taken in the lane's turn.
-  struct Spent {
-    std::uint64_t longest_ns = 0;  // one of them
-    std::uint64_t chunks_ns = 0;   // those that groups have chosen, not those that links brought
-
-    void add(std::uint64_t ns) noexcept {
-      chunks_ns += ns;
-      longest_ns = std::max(longest_ns, ns);
-    }
-    // What is no block's.
-    void charge(std::uint64_t ns) noexcept { chunks_ns += ns; }
-    // Whether a group may choose another: the wire must not wait long for the codec.
-    bool leaves_time() const noexcept { return chunks_ns < kChunksNs; }
-
-    static constexpr std::uint64_t kChunksNs = 4'000'000;
-  };
-  Spent spent;
-};
 
 // The elements of one chunk.
 struct ChunkPart {

@@ -1,4 +1,4 @@
-#include "daemon/lane/peer.h"
+#include "daemon/lane/lane_peer.h"
 
 #include <gtest/gtest.h>
 
