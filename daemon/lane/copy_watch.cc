@@ -9,23 +9,13 @@ namespace tern::daemon {
 
 using collective::OpId;
 
-namespace {
-
-// A client that sleeps over an op is woken for so much of its output at a time.
-constexpr std::uint64_t kBellBytes = 512 << 10;
-
-}  // namespace
-
 void CopyWatch::begin(const Rank& who, const shm::SubmitEntry& entry, const LaneClient& client) {
   if ((entry.flags & shm::kEntryHasProgress) == 0) return;
   const OpId op = who.op;
   OpRank& rank = core_.lane_ops().begun_ranks(op)[who.local_rank];
-  rank.copy = RankCopy{};
-  rank.copy.client = client.memory;
-  rank.copy.progress = {client.arena.base + entry.progress_offset,
-                        {core_.setup().shape.lanes, entry.progress_records}};
-  rank.copy.moved_ns = core_.now_ns();
-  rank.copy.shares_down = (entry.flags & shm::kEntrySharesDown) != 0;
+  const shm::CopyProgress progress(client.arena.base + entry.progress_offset,
+                                   {core_.setup().shape.lanes, entry.progress_records});
+  rank.copy = MemoryCopy(entry, progress, *client.memory, core_.now_ns());
   if (rank.input.bytes == 0) return;
   ++core_.lane_op(op).arriving;
   // An op that was there before may not have been looked at since it ended.
@@ -61,28 +51,20 @@ bool CopyWatch::has_ended(const Rank& one) const noexcept {
 void CopyWatch::begin_next(std::uint32_t local_rank) noexcept {
   for (const Rank& one : arriving_) {
     if (one.local_rank != local_rank || is_over(one.op)) continue;
-    RankCopy& copy = core_.lane_ops().begun_ranks(one.op)[local_rank].copy;
-    if (copy.input_bytes == 0) copy.moved_ns = core_.now_ns();
+    core_.lane_ops().begun_ranks(one.op)[local_rank].copy.begin_next(core_.now_ns());
   }
 }
 
 bool CopyWatch::look_at(OpId op, std::uint32_t local_rank) {
   OpRank& rank = core_.lane_ops().begun_ranks(op)[local_rank];
   if (rank.has_input()) return false;
-  RankCopy& copy = rank.copy;
-  const std::uint64_t bytes = copy.progress.input_bytes();
-  if (bytes == copy.input_bytes) return false;
-  if (bytes < copy.input_bytes || bytes > rank.input.bytes) {
-    char text[160];
-    std::snprintf(
-        text, sizeof(text), "the watermark of its input says %llu of %llu bytes, after %llu",
-        static_cast<unsigned long long>(bytes), static_cast<unsigned long long>(rank.input.bytes),
-        static_cast<unsigned long long>(copy.input_bytes));
-    fail(op, local_rank, Errc::invalid_argument, text);
-    return true;
+  MemoryCopy::Problem problem;
+  if (!rank.copy.look(rank.input.bytes, core_.now_ns(), problem)) return false;
+  if (problem) {
+    fail(op, local_rank, Errc::invalid_argument, problem.text());
+  } else if (rank.has_input()) {
+    --core_.lane_op(op).arriving;
   }
-  copy.rise(bytes, core_.now_ns());
-  if (rank.has_input()) --core_.lane_op(op).arriving;
   return true;
 }
 
@@ -90,13 +72,9 @@ bool CopyWatch::expire(std::uint64_t now_ns, std::uint64_t timeout_ns) {
   const bool moved = look();
   for (const Rank& one : arriving_) {
     const OpRank& rank = core_.lane_ops().ranks(one.op)[one.local_rank];
-    if (is_over(one.op) || now_ns < rank.copy.still_since_ns() + timeout_ns) continue;
-    char text[160];
-    std::snprintf(text, sizeof(text), "for %llu ms its input has stopped at %llu of %llu bytes",
-                  static_cast<unsigned long long>(timeout_ns / 1'000'000),
-                  static_cast<unsigned long long>(rank.copy.input_bytes),
-                  static_cast<unsigned long long>(rank.input.bytes));
-    fail(one.op, one.local_rank, Errc::op_timeout, text);
+    if (is_over(one.op)) continue;
+    const auto problem = rank.copy.stall(rank.input.bytes, now_ns, timeout_ns);
+    if (problem) fail(one.op, one.local_rank, Errc::op_timeout, problem.text());
   }
   return moved;
 }
@@ -124,10 +102,10 @@ bool CopyWatch::has(OpId op, std::uint32_t chunk) const noexcept {
   for (std::size_t i = 0; i < ranks.size(); ++i) {
     const OpRank& rank = ranks[i];
     if (rank.has_input() || !rank.sends(elements)) continue;
-    const std::uint64_t end = rank.copy.shares_down
+    const std::uint64_t end = rank.copy.shares_down()
                                   ? about.chunks.end_of_shares_down(numbers[i], chunk)
                                   : elements.end() - rank.extents.input.begin;
-    if (end * element > rank.copy.input_bytes) return false;
+    if (end * element > rank.copy.input_bytes()) return false;
   }
   return true;
 }
@@ -150,17 +128,13 @@ void CopyWatch::deliver(OpId op, const plan::Range& elements,
   const std::size_t element = core_.bytes(op, 1);
   const auto ranks = core_.lane_ops().begun_ranks(op);
   for (std::size_t i = 0; i < ranks.size(); ++i) {
-    RankCopy& copy = ranks[i].copy;
-    const bool listed = copy.progress.exists() && copy.records < copy.progress.shape().records &&
-                        ranks[i].receives(elements) && clients[i] != nullptr;
-    if (!listed || elements.count == 0) continue;
-    const std::uint64_t bytes = elements.count * element;
-    copy.progress.deliver(core_.setup().shape.lane, copy.records++,
-                          {(elements.begin - ranks[i].extents.output.begin) * element, bytes});
-    copy.unrung_bytes += bytes;
-    if (copy.unrung_bytes < kBellBytes) continue;
-    copy.unrung_bytes = 0;
-    clients[i]->rang = true;
+    const bool listed = ranks[i].copy.exists() && clients[i] != nullptr;
+    if (!listed || !ranks[i].receives(elements)) continue;
+    const std::uint64_t begin = elements.begin - ranks[i].extents.output.begin;
+    if (ranks[i].copy.deliver(core_.setup().shape.lane,
+                              {begin * element, elements.count * element})) {
+      clients[i]->rang = true;
+    }
   }
 }
 

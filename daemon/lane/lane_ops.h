@@ -4,7 +4,6 @@
 // values lie, and how it may be sent.
 
 #include <algorithm>
-#include <atomic>
 #include <cstdint>
 #include <span>
 #include <vector>
@@ -12,11 +11,10 @@
 #include "codec/recipe.h"
 #include "collective/op_rows.h"
 #include "collective/slots.h"
-#include "daemon/lane/lane_exchange.h"
+#include "daemon/lane/memory_copy.h"
 #include "daemon/lane/operand.h"
 #include "daemon/tensor/tensor_state.h"
 #include "plan/plan.h"
-#include "shm/copy_progress.h"
 
 namespace tern::daemon {
 
@@ -29,28 +27,6 @@ struct OpEncoding {
   float state_scale = 1.0f;
 };
 
-// Of an op whose memory the rank's client copies meanwhile.
-struct RankCopy {
-  shm::CopyProgress progress;      // foreign
-  std::uint64_t input_bytes = 0;   // that are there, as last read
-  std::uint64_t moved_ns = 0;      // when that rose last
-  std::uint64_t unrung_bytes = 0;  // delivered since the client was woken for them
-  std::uint32_t records = 0;       // in this lane's list
-  bool shares_down = false;        // the input comes so: shm::kEntrySharesDown
-  ClientMemory* client = nullptr;  // whose copy it is
-
-  void rise(std::uint64_t bytes, std::uint64_t now_ns) noexcept {
-    input_bytes = bytes;
-    moved_ns = now_ns;
-    client->copied_ns.store(now_ns, std::memory_order_relaxed);
-  }
-  // A copy that has not begun does not stand still while its client copies something else.
-  std::uint64_t still_since_ns() const noexcept {
-    if (input_bytes != 0) return moved_ns;
-    return std::max(moved_ns, client->copied_ns.load(std::memory_order_relaxed));
-  }
-};
-
 // Of one local rank.
 struct OpRank {
   std::uint64_t ticket = 0;
@@ -61,7 +37,7 @@ struct OpRank {
   std::uint32_t lanes = 0;  // that have a chunk of what it submitted, as bits
   bool present = false;
   bool told = false;
-  RankCopy copy;
+  MemoryCopy copy;
 
   // Regions that are wanted back stay from one call to the other.
   void hold_regions() const noexcept {
@@ -74,9 +50,7 @@ struct OpRank {
   }
 
   // All of it.
-  bool has_input() const noexcept {
-    return !copy.progress.exists() || copy.input_bytes == input.bytes;
-  }
+  bool has_input() const noexcept { return !copy.exists() || copy.input_bytes() == input.bytes; }
   bool sends(const plan::Range& part) const noexcept {
     return part.begin >= extents.input.begin && part.end() <= extents.input.end();
   }

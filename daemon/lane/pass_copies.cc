@@ -14,11 +14,10 @@ void PassCopies::begin(PassId pass, const shm::SubmitEntry& entry, LaneClient& c
   }
   Copy& own = copies_[pass] = Copy{};
   if ((entry.flags & shm::kEntryHasProgress) == 0) return;
+  const shm::CopyProgress progress(client.arena.base + entry.progress_offset,
+                                   {core_.setup().shape.lanes, entry.progress_records});
   own.client = &client;
-  own.copy.progress = {client.arena.base + entry.progress_offset,
-                       {core_.setup().shape.lanes, entry.progress_records}};
-  own.copy.moved_ns = core_.now_ns();
-  own.copy.client = client.memory;
+  own.copy = MemoryCopy(entry, progress, *client.memory, core_.now_ns());
   const collective::Passing& what = mailbox_.pass(pass).what;
   if (!what.sends) return;
   own.bytes = what.envelope.bytes();
@@ -33,42 +32,26 @@ void PassCopies::end(PassId pass) {
 bool PassCopies::look() {
   bool moved = false;
   std::erase_if(arriving_, [&](PassId send) {
-    moved = look_at(send) || moved;
-    return copies_[send].copy.input_bytes == copies_[send].bytes;
+    Copy& own = copies_[send];
+    MemoryCopy::Problem problem;
+    if (!own.copy.look(own.bytes, core_.now_ns(), problem)) return false;
+    moved = true;
+    if (problem) {
+      fail(send, Errc::invalid_argument, problem.text());
+      return true;
+    }
+    mailbox_.arrived(send, own.copy.input_bytes());
+    return own.copy.input_bytes() == own.bytes;
   });
   return moved;
 }
 
-bool PassCopies::look_at(PassId send) {
-  Copy& own = copies_[send];
-  const std::uint64_t bytes = own.copy.progress.input_bytes();
-  if (bytes == own.copy.input_bytes) return false;
-  if (bytes < own.copy.input_bytes || bytes > own.bytes) {
-    char text[120];
-    std::snprintf(
-        text, sizeof(text), "the watermark of its input says %llu of %llu bytes, after %llu",
-        static_cast<unsigned long long>(bytes), static_cast<unsigned long long>(own.bytes),
-        static_cast<unsigned long long>(own.copy.input_bytes));
-    fail(send, Errc::invalid_argument, text);
-    own.copy.input_bytes = own.bytes;  // it is not looked at again
-    return true;
-  }
-  own.copy.rise(bytes, core_.now_ns());
-  mailbox_.arrived(send, bytes);
-  return true;
-}
-
 bool PassCopies::expire(std::uint64_t now_ns, std::uint64_t timeout_ns) {
   const bool moved = look();
+  if (timeout_ns == 0) return moved;
   for (const PassId send : arriving_) {
-    const Copy& own = copies_[send];
-    if (timeout_ns == 0 || now_ns < own.copy.still_since_ns() + timeout_ns) continue;
-    char text[120];
-    std::snprintf(text, sizeof(text), "for %llu ms its input has stopped at %llu of %llu bytes",
-                  static_cast<unsigned long long>(timeout_ns / 1'000'000),
-                  static_cast<unsigned long long>(own.copy.input_bytes),
-                  static_cast<unsigned long long>(own.bytes));
-    fail(send, Errc::op_timeout, text);
+    const auto problem = copies_[send].copy.stall(copies_[send].bytes, now_ns, timeout_ns);
+    if (problem) fail(send, Errc::op_timeout, problem.text());
   }
   return moved;
 }
@@ -81,17 +64,8 @@ void PassCopies::fail(PassId send, Errc code, const char* text) {
 }
 
 void PassCopies::deliver(PassId recv, const shm::DeliveredRecord& piece) noexcept {
-  // A client that sleeps over a recv is woken for so much of it at a time.
-  constexpr std::uint64_t kWakeBytes = 512 << 10;
   Copy& own = copies_[recv];
-  RankCopy& copy = own.copy;
-  if (!copy.progress.exists() || copy.records >= copy.progress.shape().records) return;
-  if (piece.bytes == 0) return;
-  copy.progress.deliver(core_.setup().shape.lane, copy.records++, piece);
-  copy.unrung_bytes += piece.bytes;
-  if (copy.unrung_bytes < kWakeBytes) return;
-  copy.unrung_bytes = 0;
-  own.client->rang = true;
+  if (own.copy.deliver(core_.setup().shape.lane, piece)) own.client->rang = true;
 }
 
 }  // namespace tern::daemon

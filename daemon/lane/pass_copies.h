@@ -34,12 +34,11 @@ class PassCopies {
 
  private:
   struct Copy {
-    RankCopy copy;
+    MemoryCopy copy;
     LaneClient* client = nullptr;
     std::uint64_t bytes = 0;  // of what is sent
   };
 
-  bool look_at(collective::PassId send);
   void fail(collective::PassId send, Errc code, const char* text);
 
   GroupCore& core_;
