@@ -22,29 +22,51 @@ struct Place {
   bool one_lane = false;
 };
 
+// What of it the op decides. Who knows no op, as whoever moves a tensor's state, says it himself.
+struct Portions {
+  std::uint64_t count = 0;
+  DType dtype = DType::f32;
+  std::uint32_t shares = 0;         // that are cut by themselves; 0: none
+  std::uint64_t largest_share = 0;  // of these
+  bool every_lane = false;
+};
+
+inline shm::Sharding cut(const Portions& portions, const Place& place) noexcept {
+  return shm::make_sharding({.tensor = place.tensor,
+                             .sequence = place.sequence,
+                             .count = portions.count,
+                             .dtype = portions.dtype,
+                             .chunk_bytes = place.chunk_bytes,
+                             .version = place.version,
+                             .nodes = place.nodes,
+                             .lanes = place.lanes,
+                             .one_lane = place.one_lane,
+                             .shares = portions.shares,
+                             .largest_share = portions.largest_share,
+                             .every_lane = portions.every_lane});
+}
+
+inline shm::Sharding cut(const Plan& plan, const Portions& portions, const Place& place) noexcept {
+  Place its = place;
+  // Where one node owns all, small chunks would only be more frames.
+  const bool is_striped = plan.ownership == Ownership::striped || plan.has_relays();
+  if (!is_striped) its.version = std::min(place.version, shm::CutVersion::even);
+  return cut(portions, its);
+}
+
 // REQUIRES: the plan has no objection to the shape, and does not pass.
 inline shm::Sharding cut(const Plan& plan, const Shape& shape, const Place& place) noexcept {
-  // Where one node owns all, small chunks would only be more frames.
-  const bool even = plan.ownership != Ownership::striped && !plan.has_relays();
-  shm::Cut cut{.tensor = place.tensor,
-               .sequence = place.sequence,
-               .count = shape.count,
-               .dtype = shape.dtype,
-               .chunk_bytes = place.chunk_bytes,
-               .version = even ? std::min(place.version, shm::CutVersion::even) : place.version,
-               .nodes = place.nodes,
-               .lanes = place.lanes,
-               .one_lane = place.one_lane};
+  Portions portions{.count = shape.count, .dtype = shape.dtype};
   if (plan.has_shares()) {
-    cut.shares = shape.ranks;
-    cut.largest_share = shape.shares().largest();
+    portions.shares = shape.ranks;
+    portions.largest_share = shape.shares().largest();
   } else if (plan.has_pairs()) {
-    cut.shares = shape.ranks * shape.ranks;
-    cut.largest_share = shape.pairs().largest();
+    portions.shares = shape.ranks * shape.ranks;
+    portions.largest_share = shape.pairs().largest();
     // Each rank knows of its own pairs only.
-    cut.every_lane = shape.counts != nullptr;
+    portions.every_lane = shape.counts != nullptr;
   }
-  return shm::make_sharding(cut);
+  return cut(plan, portions, place);
 }
 
 // The lanes that an entry is for, as bits. Of what is passed one, on which both ends meet: the

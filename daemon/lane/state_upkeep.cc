@@ -4,8 +4,8 @@
 #include <utility>
 
 #include "collective/share_chunks.h"
+#include "plan/cut.h"
 #include "plan/plans.h"
-#include "shm/sharding.h"
 
 namespace tern::daemon {
 
@@ -14,23 +14,22 @@ using collective::OpId;
 shm::Sharding StateUpkeep::sharding_of(const TensorState& tensor, const plan::Plan* plan,
                                        std::span<const std::uint64_t> share_begins) const {
   const collective::GroupShape& shape = ops_.shape();
-  const std::uint32_t shares =
-      plan != nullptr && plan->has_shares() ? shape.group_size() : std::uint32_t{0};
-  std::uint64_t largest = shares != 0 && share_begins.empty() ? tensor.count / shares : 0;
-  for (std::size_t i = 1; i < share_begins.size(); ++i) {
-    largest = std::max(largest, share_begins[i] - share_begins[i - 1]);
+  plan::Portions portions{.count = tensor.count, .dtype = tensor.dtype};
+  if (plan != nullptr && plan->has_shares()) {
+    portions.shares = shape.group_size();
+    if (share_begins.empty()) portions.largest_share = tensor.count / portions.shares;
   }
-  return shm::make_sharding({.tensor = tensor.id,
-                             .sequence = 0,
-                             .count = tensor.count,
-                             .dtype = tensor.dtype,
-                             .chunk_bytes = shape.chunk_bytes,
-                             .version = shape.cut,
-                             .nodes = shape.nodes(),
-                             .lanes = shape.lanes,
-                             .one_lane = tensor.declared.one_lane,
-                             .shares = shares,
-                             .largest_share = largest});
+  for (std::size_t i = 1; i < share_begins.size(); ++i) {
+    portions.largest_share =
+        std::max(portions.largest_share, share_begins[i] - share_begins[i - 1]);
+  }
+  const plan::Place place{.tensor = tensor.id,
+                          .chunk_bytes = shape.chunk_bytes,
+                          .version = shape.cut,
+                          .nodes = shape.nodes(),
+                          .lanes = shape.lanes,
+                          .one_lane = tensor.declared.one_lane};
+  return plan != nullptr ? plan::cut(*plan, portions, place) : plan::cut(portions, place);
 }
 
 template <typename Use>

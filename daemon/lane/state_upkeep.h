@@ -57,8 +57,8 @@ class StateUpkeep {
   // Calls use(chunk) for this lane's chunks.
   template <typename Use>
   void for_each_chunk(const TensorState& tensor, Use use) const;
-  // `plan`: of the operation whose chunks are meant; null: an all_reduce. `share_begins`: of a plan
-  // with shares; empty: they are equal.
+  // `plan`: of the operation whose chunks are meant; null: a striped one without shares.
+  // `share_begins`: of a plan with shares; empty: they are equal.
   shm::Sharding sharding_of(const TensorState& tensor, const plan::Plan* plan = nullptr,
                             std::span<const std::uint64_t> share_begins = {}) const;
   // Of the part that is moved. Empty: shares are equal, there are none, or this lane has no chunk.

@@ -370,6 +370,38 @@ TEST_F(StateMoveTest, ALaneMovesItsOwnChunksWhichAreOwedThen) {
   }
 }
 
+// An operation with one owner has larger chunks than others where there is little for each node.
+TEST(StateUpkeep, MovesTheChunksThatTheTensorsOperationsHave) {
+  collective::GroupShape small = shape_of(2);
+  small.lanes = 1;
+  small.chunk_bytes = 4 * shm::kChunkUnit * sizeof(float);
+  small.cut = shm::CutVersion::fine;
+  collective::GroupOps ops(small);
+  LaneOps lane_ops(ops.table().slots(), 1, 4);
+  StateUpkeep upkeep(ops, lane_ops);
+  TensorState tensor;
+  tensor.id = 8;
+  tensor.count = 1000;
+  ASSERT_TRUE(codec::parse_recipe_quick(kResidual, tensor.declared.recipe));
+  const CodecState::Shape layout{
+      .count = tensor.count, .chunk_elements = 4 * shm::kChunkUnit, .nodes = 2};
+  ASSERT_TRUE(tensor.codec.allocate(tensor.declared.recipe, layout));
+  tensor.tuning = std::make_unique<TensorTuning>(TensorTuning::Candidates{},
+                                                 TensorTuning::Place{.nodes = 2, .chunks = 4});
+  StatePart part(codec::Memory::ef, 1.0f, layout, tensor.id);
+  part.belong_to({plan::kReduce.number, 0, 1, 0, 2});
+  std::vector<std::byte> room(part.bytes());
+  StateMove move{.part = part, .tensor = &tensor, .room = room, .imports = true};
+  move.same_layout = true;
+  event::StateMoved outcome;
+  StateUpkeep::MoveProgress progress;
+  while (upkeep.move_some(move, progress, outcome)) {
+  }
+  EXPECT_EQ(outcome.code, Errc::ok) << outcome.text.c_str();
+  EXPECT_NE(tensor.tuning->residual_pending(0), 0);
+  EXPECT_EQ(tensor.tuning->residual_pending(1), 0) << "no operation has such a chunk";
+}
+
 // Another node may have lost blocks of them since.
 TEST_F(StreamMoveTest, WhatHasBeenImportedBeginsAnewAsWhatHasBeenSent) {
   rig.set_steps(9);
