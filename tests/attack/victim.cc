@@ -71,7 +71,7 @@ std::string Victim::connect(Rank& rank, const std::string& socket) {
   options.socket_path = socket.c_str();
   options.job = "victim";
   options.arena_bytes = 40 << 20;
-  options.timeout_ms = 20'000 * tests::kSlowdown;
+  options.timeout_ms = std::int64_t{20'000} * tests::kSlowdown;
   if (tern_connect(&options, &rank.client) != TERN_OK) return tern_error_detail();
   for (Buffer* const buffer : {&rank.small, &rank.large}) {
     buffer->count = buffer == &rank.small ? kSmallCount : kLargeCount;
@@ -153,7 +153,7 @@ void Victim::join(std::size_t number) {
   tern_join_options options = TERN_JOIN_OPTIONS_INIT;
   options.rank = static_cast<std::int32_t>(number);
   options.size = 2;
-  options.timeout_ms = 20'000 * tests::kSlowdown;
+  options.timeout_ms = std::int64_t{20'000} * tests::kSlowdown;
   rank.status = tern_group_join(rank.client, &id_, &options, &rank.group);
   const std::string detail = rank.status == TERN_OK ? "" : tern_error_detail();
   both_.arrive_and_wait();
