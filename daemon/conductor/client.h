@@ -14,6 +14,8 @@
 
 namespace tern::daemon {
 
+class ReplayReading;
+
 enum class Sealing : std::uint8_t { under_way, done, refused };
 
 // Memory that a client has beside its arena.
@@ -51,8 +53,10 @@ struct Client {
   std::uint64_t goodbye_request = 0;
   // Of its memory, which begins with its first request; null before.
   std::shared_ptr<std::atomic<Sealing>> sealing;
-  std::shared_ptr<Fd> file;                  // as in ClientRegion
-  std::vector<std::vector<std::byte>> held;  // requests that wait for the seal
+  std::shared_ptr<Fd> file;  // as in ClientRegion
+  // Of the log that its first request that waits names; null: it names none.
+  std::shared_ptr<ReplayReading> reading;
+  std::vector<std::vector<std::byte>> held;  // requests that wait for the seal or the log
   bool is_admitted = false;                  // the lanes know it
   bool has_joined = false;                   // a group, at some time
   bool goodbye = false;                      // it disconnects in order, and waits for the answer

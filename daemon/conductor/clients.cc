@@ -4,19 +4,21 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <iterator>
 #include <string_view>
 #include <utility>
 
 #include "daemon/service/nudges.h"
+#include "daemon/tuning/replay_reading.h"
 #include "shm/absent_pages.h"
 #include "shm/wakeup.h"
 
 namespace tern::daemon {
 namespace {
 
-// How often it is looked whether a seal is there, which mostly takes microseconds.
-constexpr std::uint64_t kSealingNs = 1'000'000;
-// Requests of one client that wait for the seal. A library may be asked by many threads at once.
+// How often it is looked whether a seal is there, which mostly takes microseconds, or a log.
+constexpr std::uint64_t kLookNs = 1'000'000;
+// Requests of one client that wait. A library may be asked by many threads at once.
 constexpr std::size_t kMaxHeld = 256;
 
 // Beside ASCII's letters and digits.
@@ -182,7 +184,7 @@ bool Clients::admit(Client& client) {
   if (client.is_admitted) return true;
   if (!client.sealing) {
     client.sealing = std::make_shared<std::atomic<Sealing>>(Sealing::under_way);
-    sealing_.push_back(client.id);
+    waiting_.push_back(client.id);
     client.file = std::make_shared<Fd>(client.memory->segment.take_fd());
     outlets_.sealing.take(account_of(client), seal_later(client.file, client.sealing));
   }
@@ -195,21 +197,29 @@ bool Clients::admit(Client& client) {
 }
 
 bool Clients::hold(Client& client, std::span<const std::byte> request) {
-  if (client.held.size() == kMaxHeld) return false;
+  if (client.held.size() >= kMaxHeld) return false;
   client.held.emplace_back(request.begin(), request.end());
   return true;
 }
 
-Client* Clients::take_sealed() {
-  for (auto at = sealing_.begin(); at != sealing_.end();) {
+void Clients::hold_for_log(Client& client, std::span<const std::byte> request) {
+  client.held.emplace_back(request.begin(), request.end());
+  waiting_.push_back(client.id);
+}
+
+bool Clients::has_help(const Client& client) {
+  return client.sealing->load(std::memory_order_acquire) == Sealing::under_way ||
+         (client.reading && !client.reading->is_done());
+}
+
+Client* Clients::take_ready() {
+  for (auto at = waiting_.begin(); at != waiting_.end();) {
     Client* const client = find(*at);
-    const bool under_way =
-        client != nullptr && client->sealing->load(std::memory_order_acquire) == Sealing::under_way;
-    if (under_way) {
+    if (client != nullptr && has_help(*client)) {
       ++at;
       continue;
     }
-    at = sealing_.erase(at);
+    at = waiting_.erase(at);
     if (client == nullptr || client->dropping) continue;
     if (!client->is_admitted || !client->held.empty()) return client;
   }
@@ -217,8 +227,9 @@ Client* Clients::take_sealed() {
 }
 
 void Clients::hold_rest(Client& client, std::vector<std::vector<std::byte>> requests) {
-  client.held = std::move(requests);
-  sealing_.push_back(client.id);
+  client.held.insert(client.held.end(), std::make_move_iterator(requests.begin()),
+                     std::make_move_iterator(requests.end()));
+  waiting_.push_back(client.id);
 }
 
 std::uint32_t Clients::account_of(const Client& client) const {
@@ -251,7 +262,7 @@ std::vector<Client*> Clients::silent() const {
 
 std::uint64_t Clients::next_deadline_ns() const {
   std::uint64_t deadline = ~std::uint64_t{0};
-  if (!sealing_.empty()) deadline = outlets_.clock.now_ns() + kSealingNs;
+  if (!waiting_.empty()) deadline = outlets_.clock.now_ns() + kLookNs;
   for (const auto& [id, client] : clients_) {
     if (client->memory || client->dropping) continue;
     deadline = std::min(deadline, client->connected_ns + settings_.handshake_timeout_ns);
@@ -299,6 +310,7 @@ void Clients::forget(Map::iterator gone) {
   outlets_.disposal.take(account_of(client), free_in_parts(std::move(client.memory), segment),
                          client.arena_bytes);
   if (client.file) outlets_.disposal.take_whole(account_of(client), std::move(client.file));
+  if (client.reading) outlets_.reading.take_whole(account_of(client), std::move(client.reading));
   clients_.erase(gone);
   say_whether_to_spin();
 }

@@ -53,12 +53,17 @@ class Clients {
   // asks for anything. False: the request waits by hold().
   // REQUIRES: the client has memory.
   bool admit(Client& client);
-  // Keeps a request until the client is admitted. False: so many may not wait.
+  // Keeps a request until the client is admitted and what its requests before it wait for is there.
+  // False: so many may not wait.
   static bool hold(Client& client, std::span<const std::byte> request);
-  // One whose sealing has ended and whose requests wait for it, or null. It is told of once, and
-  // once more after each hold_rest().
-  Client* take_sealed();
-  // Those of its requests that there was no time for, after other clients have had theirs.
+  // The same of the first one, for which a log is read (Client::reading).
+  // REQUIRES: no request waits.
+  void hold_for_log(Client& client, std::span<const std::byte> request);
+  // One whose requests wait no longer for a helper, or null. It is told of once for its sealing and
+  // for each log, and once more after each hold_rest().
+  Client* take_ready();
+  // Those of its requests that there was no time for, after other clients have had theirs. They are
+  // behind what it has held since.
   void hold_rest(Client& client, std::vector<std::vector<std::byte>> requests);
 
   // Those that have not said hello in time: they hold descriptors and count as clients.
@@ -79,6 +84,7 @@ class Clients {
   void on_dropped(const ClientMemory& memory);
 
  private:
+  static bool has_help(const Client& client);  // that has not ended
   // No lane uses its memory.
   void forget(Map::iterator gone);
   UserLog::Line line_about(const Client& client) const;
@@ -88,7 +94,8 @@ class Clients {
   const ConductorSettings& settings_;
   Outlets outlets_;
   Map clients_;
-  std::vector<std::uint64_t> sealing_;  // those whose sealing nobody has been told of
+  // Those for whom helpers work, and whose requests are left: nobody has been told of them.
+  std::vector<std::uint64_t> waiting_;
   bool said_who_pays_ = false;
 };
 

@@ -44,8 +44,10 @@ Conductor::Conductor(ConductorSettings settings, const Surroundings& around)
       links_({around.transport, clock_, settings_.link, around.self}, *this),
       post_(links_, around.self),
       sealing_(around.disposal.by()),
+      reading_(around.disposal.by()),
       log_(clock_),
-      outlets_{clock_, counters_, answers_, commands_, post_, around.disposal, sealing_, log_},
+      outlets_{clock_,          counters_, answers_, commands_, post_,
+               around.disposal, sealing_,  reading_, log_},
       coordinator_(post_, clock_),
       refusals_(outlets_),
       clients_(settings_, outlets_),
@@ -53,7 +55,7 @@ Conductor::Conductor(ConductorSettings settings, const Surroundings& around)
       flights_(settings_.flight_directory, clock_, log_),
       groups_(outlets_, flights_),
       drain_(clock_, around.self, {clients_, joins_, groups_, coordinator_}),
-      kept_(settings_, clock_),
+      kept_(settings_, clock_, around.disposal),
       quotas_(settings_, {clients_, joins_, groups_, kept_, around.disposal, sealing_}),
       regions_(outlets_, clients_, quotas_),
       devices_(outlets_),
@@ -113,14 +115,14 @@ void Conductor::forget_unused() {
   const std::uint64_t now = clock_.now_ns();
   if (!joins_.take_failed() && now < forget_due_ns_) return;
   const TimeSlice slice(clock_, kSliceNs);
-  const bool are_all = coordinator_.expire(slice) && coordinator_.expire_challengers(slice);
+  const bool are_all = coordinator_.expire(slice) && coordinator_.expire_challengers(slice) &&
+                       kept_.expire(now, slice);
   forget_due_ns_ = are_all ? now + kIdleNs : now;
   std::set<LinkRef> in_use;
   coordinator_.add_links(in_use);
   joins_.add_links(in_use);
   groups_.add_links(in_use);
   links_.close_unused(in_use);
-  kept_.expire(now);
   log_.tell_left_out();
 }
 

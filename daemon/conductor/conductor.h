@@ -145,6 +145,7 @@ class Conductor final : public net::AcceptorSink, private ControlLinks::Sink {
   ControlLinks links_;
   ControlPost post_;
   Disposal sealing_;  // of clients' memory
+  Disposal reading_;  // of logs of choices
   UserLog log_;
   Outlets outlets_;
 

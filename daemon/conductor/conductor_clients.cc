@@ -112,7 +112,7 @@ void Conductor::on_request(Client& client, const shm::PacketHeader& header,
       return;
     case shm::PacketKind::tensor_declare:
       if (shm::TensorDeclarePacket packet; read(packet, "it sent a malformed declaration")) {
-        tensors_.declare(client, packet);
+        if (!tensors_.declare(client, packet)) clients_.hold_for_log(client, bytes);
       }
       return;
     case shm::PacketKind::tensor_release:
@@ -245,8 +245,8 @@ void Conductor::on_client_closed(std::uint64_t id) {
   drop_client(*client, "its process ended or closed the connection");
 }
 
-// Drops those that have not said hello in time, and answers one whose memory is sealed:
-// that one may have many requests.
+// Drops those that have not said hello in time, and answers one whose requests wait no longer for
+// its seal or a log: that one may have many.
 int Conductor::settle_clients() {
   std::vector<std::uint64_t> bad;
   int work = regions_.settle(bad);
@@ -261,11 +261,11 @@ int Conductor::settle_clients() {
     ++work;
     if (slice.is_over()) break;
   }
-  Client* const sealed = clients_.take_sealed();
-  if (sealed == nullptr) return work;
-  const std::uint64_t id = sealed->id;
-  auto held = std::exchange(sealed->held, {});
-  if (!clients_.admit(*sealed)) on_bad_packet(*sealed, 0, "it kept its memory from being sealed");
+  Client* const ready = clients_.take_ready();
+  if (ready == nullptr) return work;
+  const std::uint64_t id = ready->id;
+  auto held = std::exchange(ready->held, {});
+  if (!clients_.admit(*ready)) on_bad_packet(*ready, 0, "it kept its memory from being sealed");
   const TimeSlice for_requests(clock_, kSliceNs);
   std::size_t answered = 0;
   while (answered < held.size()) {

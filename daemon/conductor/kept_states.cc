@@ -27,8 +27,17 @@ std::uint64_t KeptStates::bytes() const {
   return all;
 }
 
+// To free codec state that was used takes a fifth of a second for each GiB.
 void KeptStates::forget(Map::iterator kept) {
   OfAccount& account = accounts_.at(kept->second.account);
+  const std::uint64_t bytes = kept->second.state->state_bytes();
+  if (bytes >= TensorState::kMuchState) {
+    const auto free_it = [held = std::move(kept->second.state)]() mutable {
+      held.reset();
+      return false;
+    };
+    disposal_.take(kept->second.account, free_it, bytes);
+  }
   account.bytes -= kept->second.bytes;
   account.by_age.erase({kept->second.expires_ns, kept->first});
   kept_.erase(kept);
@@ -111,10 +120,11 @@ bool KeptStates::take_lost(const MemberGroup& group, const std::string& name) {
   return of_user != lost_.end() && of_user->second.erase(group.uid + "/" + name) != 0;
 }
 
-void KeptStates::expire(std::uint64_t now_ns) {
+bool KeptStates::expire(std::uint64_t now_ns, const TimeSlice& slice) {
   for (auto& [account, held] : accounts_) {
     while (!held.by_age.empty() && held.by_age.begin()->first <= now_ns) {
       lose(kept_.find(held.by_age.begin()->second));
+      if (slice.is_over()) return false;
     }
   }
   std::erase_if(accounts_, [](const auto& one) { return one.second.by_age.empty(); });
@@ -122,6 +132,7 @@ void KeptStates::expire(std::uint64_t now_ns) {
     std::erase_if(lost, [now_ns](const auto& one) { return one.second <= now_ns; });
   }
   std::erase_if(lost_, [](const auto& one) { return one.second.empty(); });
+  return true;
 }
 
 }  // namespace tern::daemon

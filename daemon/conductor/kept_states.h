@@ -9,8 +9,10 @@
 #include <vector>
 
 #include "base/clock.h"
+#include "base/time_slice.h"
 #include "daemon/conductor/conductor_settings.h"
 #include "daemon/membership/member_group.h"
+#include "daemon/service/disposal.h"
 
 namespace tern::daemon {
 
@@ -18,9 +20,9 @@ namespace tern::daemon {
 // was kept, and what was lost, so that the next declaration is known to begin at zero.
 class KeptStates {
  public:
-  // REQUIRES: both outlive this; a change of the settings is seen.
-  KeptStates(const ConductorSettings& settings, const Clock& clock)
-      : settings_(settings), clock_(clock) {}
+  // REQUIRES: all outlive this; a change of the settings is seen. The disposal frees what is large.
+  KeptStates(const ConductorSettings& settings, const Clock& clock, Disposal& disposal)
+      : settings_(settings), clock_(clock), disposal_(disposal) {}
 
   // Whose the values of a tensor are: those of the rows of a mesh are not those of its columns.
   struct Origin {
@@ -42,8 +44,9 @@ class KeptStates {
   // as it may have tensors, the newest.
   void keep(const MemberGroup& group, const DeclaredTensor& tensor);
 
-  // Forgets what nobody has declared again in time.
-  void expire(std::uint64_t now_ns);
+  // Forgets one state that nobody has declared again in time, and others until the slice is over.
+  // Returns whether that was all.
+  bool expire(std::uint64_t now_ns, const TimeSlice& slice);
 
  private:
   struct Kept {
@@ -73,6 +76,7 @@ class KeptStates {
 
   const ConductorSettings& settings_;
   const Clock& clock_;
+  Disposal& disposal_;
   Map kept_;
   std::map<std::uint32_t, OfAccount> accounts_;
   std::set<std::string> used_;          // keys of declared tensors

@@ -37,6 +37,7 @@ struct Outlets {
   ControlPost& post;
   Disposal& disposal;
   Disposal& sealing;  // apart: a user whose things are stuck has new clients all the same
+  Disposal& reading;  // of logs of choices
   UserLog& log;
 };
 

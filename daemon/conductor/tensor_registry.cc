@@ -1,37 +1,15 @@
 #include "daemon/conductor/tensor_registry.h"
 
-#include <algorithm>
 #include <bit>
 #include <cstring>
 #include <utility>
 
+#include "daemon/conductor/declaration_check.h"
 #include "daemon/membership/tensor_travel.h"
+#include "daemon/tensor/tensor_id.h"
 
 namespace tern::daemon {
 namespace {
-
-constexpr std::uint64_t kMuchState = 16 << 20;
-
-// FNV-1a over name and generation: the same on all nodes, and another one when a name is declared
-// again, so that uses of the old and the new declaration cannot be mixed up. The bits that choose
-// the owners of chunks come from the name alone, so that residuals fit the next declaration.
-std::uint64_t tensor_id(const std::string& name, std::uint32_t generation) noexcept {
-  std::uint64_t hash = 0xcbf29ce484222325;
-  const auto mix = [&hash](unsigned char byte) { hash = (hash ^ byte) * 0x100000001b3; };
-  for (const char c : name) mix(static_cast<unsigned char>(c));
-  mix(0);
-  const std::uint64_t of_name = hash;
-  for (int shift = 0; shift < 32; shift += 8) mix(static_cast<unsigned char>(generation >> shift));
-  hash = (hash & ~shm::kSpreadMask) | (of_name & shm::kSpreadMask);
-  return hash == 0 ? 1 : hash;
-}
-
-// What ranks must agree on, for an error.
-std::string declaration_text(const TensorState& state) {
-  return std::to_string(state.count) + " " + std::string(dtype_name(state.dtype)) + " (" +
-         std::string(role_name(state.role)) + (state.exempt ? ", exempt" : "") + ", recipe " +
-         codec::canonical_text(state.declared.recipe) + ")";
-}
 
 RecipeTerms terms_of(const MemberGroup& group, const TensorState& state, bool has_tuner) {
   return {.dtype = state.dtype,
@@ -46,55 +24,47 @@ RecipeTerms terms_of(const MemberGroup& group, const TensorState& state, bool ha
 
 // ---- Declarations -------------------------------------------------------------------------------
 
-void TensorRegistry::declare(const Client& client, const shm::TensorDeclarePacket& packet) {
+bool TensorRegistry::declare(Client& client, const shm::TensorDeclarePacket& packet) {
   const std::uint64_t request = packet.header.request;
+  // Whatever becomes of this declaration, what was read for it is for no other.
+  std::shared_ptr<ReplayReading> before = std::exchange(client.reading, nullptr);
   MemberGroup* const group = partners_.groups.by_number(packet.group);
   MemberRank* const rank = group != nullptr ? group->rank_of_client(client.id) : nullptr;
   if (rank == nullptr) {
-    return outlets_.answers.done(client.id, request, Errc::unknown_group,
-                                 "this client is not in that group");
+    outlets_.answers.done(client.id, request, Errc::unknown_group,
+                          "this client is not in that group");
+    client.reading = std::move(before);
+    leave_reading(client);
+    return true;
   }
-  Status done = check_packet(packet);
-  if (done) {
-    Declaration declaration{client, *group, *rank, packet, packet.name, {}, {}};
-    done = declare(declaration);
+  Declaration declaration{client, *group, *rank, packet, packet.name, {}, {}, {}};
+  Status done = prepare(declaration);
+  if (done) done = read_log(declaration, std::move(before));
+  if (done && declaration.reading && !declaration.reading->is_done()) {
+    client.reading = declaration.reading;
+    return false;
   }
-  if (done) return;
-  partners_.refusals.declaration({client, request, short_uid(group->uid)}, done.error().code,
-                                 done.error().text);
+  if (done) done = take(declaration);
+  if (!done) {
+    partners_.refusals.declaration({client, request, short_uid(group->uid)}, done.error().code,
+                                   done.error().text);
+  }
+  client.reading = std::move(declaration.reading);
+  leave_reading(client);
+  return true;
 }
 
-// Foreign bytes: what they say, and nothing of whether it can be had.
-Status TensorRegistry::check_packet(const shm::TensorDeclarePacket& packet) const {
-  if (!shm::terminated(packet.name) || packet.name[0] == '\0') {
-    return fail(Errc::invalid_argument, "a tensor's name must have 1 to 127 bytes");
-  }
-  if (!shm::terminated(packet.recipe) || !shm::terminated(packet.level)) {
-    return fail(Errc::invalid_argument, "the recipe's or level's text does not end");
-  }
-  const std::string level = packet.level;
-  if (TuningAdvice advice; !level.empty()) {
-    const auto read = read_advice(level, advice);
-    if (!read || !advice.recipe.empty()) {
-      return fail(Errc::invalid_argument,
-                  "level is one of lossless, conservative, balanced, aggressive, or a bound as "
-                  "loss<=0.01 or residual<=2");
-    }
-  }
-  if (dtype_bytes(static_cast<DType>(packet.dtype)) == 0) {
-    return fail(Errc::invalid_argument, "unknown dtype " + std::to_string(packet.dtype));
-  }
-  if (packet.role > static_cast<std::uint8_t>(Role::weights)) {
-    return fail(Errc::invalid_argument, "unknown role " + std::to_string(packet.role));
-  }
-  if (packet.client_blocks > shm::kBlocksByTuner) {
-    return fail(Errc::invalid_argument,
-                "unknown form of client_blocks " + std::to_string(packet.client_blocks));
-  }
-  if (packet.count == 0 || packet.count > (std::uint64_t{1} << 40)) {
-    return fail(Errc::invalid_argument, "count must be 1 .. 2^40");
-  }
-  return {};
+// There may be much of it, and nobody has taken it.
+void TensorRegistry::leave_reading(Client& client) const {
+  if (!client.reading) return;
+  outlets_.reading.take_whole(settings_.sub_users.owner_of(client.credentials.uid),
+                              std::exchange(client.reading, nullptr));
+}
+
+Status TensorRegistry::prepare(Declaration& declaration) const {
+  Status sound = check_declaration(declaration.packet);
+  if (sound) sound = check_rank(declaration);
+  return sound ? describe(declaration) : sound;
 }
 
 // Whether this rank may declare the name now.
@@ -198,9 +168,38 @@ Status TensorRegistry::take_blocks(Declaration& declaration) const {
   return {};
 }
 
-Status TensorRegistry::declare(Declaration& declaration) {
-  if (Status checked = check_rank(declaration); !checked) return checked;
-  if (Status described = describe(declaration); !described) return described;
+// A log may be long and its disk slow: the conductor does not wait for it. Of a tensor that another
+// rank has declared none is read.
+Status TensorRegistry::read_log(Declaration& declaration,
+                                std::shared_ptr<ReplayReading> before) const {
+  const Client& client = declaration.client;
+  const MemberGroup& group = declaration.group;
+  const TensorState& state = *declaration.state;
+  const bool named = state.declared.tuned && !declaration.replay.empty();
+  if (!named || group.tensors.find(state.id) != nullptr) return {};
+  const auto wanted = partners_.tuning->reading_of(declaration.replay, group, state);
+  if (!wanted) return tl::unexpected(wanted.error());
+  if (before && before->terms() == (*wanted)->terms()) {
+    declaration.reading = std::move(before);
+    return {};
+  }
+  const std::uint32_t account = settings_.sub_users.owner_of(client.credentials.uid);
+  if (outlets_.reading.is_stuck(account)) {
+    return fail(Errc::quota_exceeded,
+                "replay: other logs of this user are still being read; declare the tensor later, "
+                "or see why the disk of choice_directory is slow");
+  }
+  declaration.reading = *wanted;
+  // A client that goes meanwhile leaves it unread.
+  const auto read = [left = std::weak_ptr(*wanted)] {
+    if (const std::shared_ptr<ReplayReading> reading = left.lock()) reading->read();
+    return false;
+  };
+  outlets_.reading.take(account, read, ReplayTerms::kMostBytes);
+  return {};
+}
+
+Status TensorRegistry::take(Declaration& declaration) {
   MemberGroup& group = declaration.group;
   const std::uint64_t id = declaration.state->id;
   const DeclaredTensor* const found = group.tensors.find(id);
@@ -263,8 +262,8 @@ Status TensorRegistry::add(Declaration& declaration) {
   const std::uint64_t freed = partners_.kept.bytes_of(key, group.account);
   if (Status made = allocate(declaration, freed); !made) return made;
   if (tensor.state->declared.tuned) {
-    Status begun =
-        partners_.tuning->begin(group, *tensor.state, declaration.packet.level, declaration.replay);
+    Status begun = partners_.tuning->begin(group, *tensor.state, declaration.packet.level,
+                                           declaration.reading.get());
     if (!begun) return begun;
   }
   if (partners_.kept.adopt(group, key, tensor)) count_reset(group, *tensor.state);
@@ -278,7 +277,9 @@ Status TensorRegistry::allocate(const Declaration& declaration, std::uint64_t fr
   TensorState& state = *declaration.state;
   if (!state.declared.compresses()) return {};
   const CodecState::Shape shape = codec_shape(declaration.group, state);
-  const std::uint64_t bytes = CodecState::bytes_of(state.declared.recipe, shape);
+  const ReplayReading* const replayed = declaration.reading.get();
+  const std::uint64_t bytes = CodecState::bytes_of(state.declared.recipe, shape) +
+                              (replayed != nullptr ? replayed->bytes() : 0);
   const std::uint32_t user = declaration.group.uid_of_user;  // pays, whoever declares
   if (auto problem = partners_.quotas.state_problem(user, freed, bytes); !problem.empty()) {
     return fail(Errc::quota_exceeded, std::move(problem));
@@ -386,7 +387,7 @@ void TensorRegistry::dispose_of(const MemberGroup& group, States states) const {
   std::erase_if(states, [](const auto& one) { return one.use_count() > 1; });  // it is kept
   std::uint64_t bytes = 0;
   for (const auto& one : states) bytes += one->state_bytes();
-  if (bytes < kMuchState) return;
+  if (bytes < TensorState::kMuchState) return;
   const auto left = std::make_shared<States>(std::move(states));
   const auto free_one = [left] {
     left->pop_back();

@@ -37,7 +37,9 @@ class TensorRegistry {
       : settings_(settings), outlets_(outlets), partners_(partners) {}
 
   // ---- From clients
-  void declare(const Client& client, const shm::TensorDeclarePacket& packet);
+  // False: a log of choices is read for it first (Client::reading). The declaration comes again when
+  // that is done.
+  [[nodiscard]] bool declare(Client& client, const shm::TensorDeclarePacket& packet);
   void release(const Client& client, const shm::TensorReleasePacket& packet);
   void tell_stats(const Client& client, const shm::TensorReleasePacket& packet);
   // How the client of a tensor with client_blocks has to encode.
@@ -63,25 +65,30 @@ class TensorRegistry {
  private:
   // One rank's declaration on its way.
   struct Declaration {
-    const Client& client;
+    Client& client;
     MemberGroup& group;
     MemberRank& rank;
     const shm::TensorDeclarePacket& packet;
     std::string name;
     std::string replay;  // the log of choices that the recipe names, or empty
     std::shared_ptr<TensorState> state;
+    std::shared_ptr<ReplayReading> reading;  // of that log; null: none is needed
   };
 
   // Of a tensor with client_blocks that the client is a member of; null: there is none, and the
   // client has been told.
   const TensorState* with_blocks(const Client& client,
                                  const shm::TensorReleasePacket& packet) const;
-  Status check_packet(const shm::TensorDeclarePacket& packet) const;
   Status check_rank(const Declaration& declaration) const;
   Status describe(Declaration& declaration) const;
+  void leave_reading(Client& client) const;
+  Status prepare(Declaration& declaration) const;
+  // If the declaration names a log, it gets its reading: the one of before, if that is of the same,
+  // or else one that has begun.
+  Status read_log(Declaration& declaration, std::shared_ptr<ReplayReading> before) const;
   Status take_blocks(Declaration& declaration) const;
   Result<std::string> recipe_of(Declaration& declaration) const;
-  Status declare(Declaration& declaration);
+  Status take(Declaration& declaration);
   Status match(const Declaration& declaration, const DeclaredTensor& other) const;
   Status add(Declaration& declaration);
   Status allocate(const Declaration& declaration, std::uint64_t freed) const;

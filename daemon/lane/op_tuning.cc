@@ -45,8 +45,9 @@ void OpTuning::begin(OpId op, const ClientEncoding& made) {
   }
   choice.source = Source::replay;
   std::fill(by_node.begin(), by_node.end(), tuner::kRaw);
-  if (const auto* record = tuning->replay[lane()].op(use(op))) {
-    std::copy(record->by_node.begin(), record->by_node.end(), by_node.begin());
+  const ReplayedLane& replayed = tuning->replay[lane()];
+  if (const auto* record = replayed.op(use(op))) {
+    std::ranges::copy(replayed.by_node(*record), by_node.begin());
     choice.aside.probe_chunks = record->probe_chunks;
   }
 }

@@ -92,7 +92,13 @@ struct TensorState {
   std::atomic<std::uint64_t> resets{0};
   std::vector<TensorLaneStats> lanes;
 
-  std::uint64_t state_bytes() const noexcept { return codec.bytes(); }
+  // To free so much is for the disposal. What is less is freed where it is: very many things that
+  // wait would count as a user who is stuck.
+  static constexpr std::uint64_t kMuchState = 16 << 20;
+  // Of memory that is kept for the tensor beside itself; the same from its declaration on.
+  std::uint64_t state_bytes() const noexcept {
+    return codec.bytes() + (tuning ? tuning->replay_bytes : 0);
+  }
   // What the codec state holds is not what is owed.
   bool is_incomplete() const noexcept {
     return doubtful.load(std::memory_order_relaxed) ||

@@ -27,8 +27,8 @@ using CandidateRecipes = std::vector<codec::Recipe>;
 struct ReplayedLane {
   struct Op {
     std::uint64_t use = 0;
+    std::uint32_t row = 0;  // of candidates
     std::uint8_t probe_chunks = 0;
-    std::vector<tuner::CandidateIndex> by_node;  // at this node's own place: results
   };
   struct Chunk {
     std::uint64_t use = 0;
@@ -36,9 +36,16 @@ struct ReplayedLane {
     tuner::CandidateIndex candidate = tuner::kRaw;
     auto key() const noexcept { return std::pair(use, place); }
   };
+  std::uint32_t nodes = 1;  // of the group
   std::vector<Op> ops;
   std::vector<Chunk> chunks;
+  // Rows by node, at this node's own place that of results: there may be millions, and all must be
+  // freed at once.
+  std::vector<tuner::CandidateIndex> candidates;
 
+  std::span<const tuner::CandidateIndex> by_node(const Op& op) const noexcept {
+    return std::span(candidates).subspan(std::size_t{op.row} * nodes, nodes);
+  }
   // The record that holds for the use-th op; null before the first.
   const Op* op(std::uint64_t use) const noexcept {
     const auto after = std::upper_bound(ops.begin(), ops.end(), use,
@@ -50,6 +57,18 @@ struct ReplayedLane {
         std::lower_bound(chunks.begin(), chunks.end(), std::pair(use, place),
                          [](const Chunk& chunk, const auto& key) { return chunk.key() < key; });
     return found != chunks.end() && found->key() == std::pair(use, place) ? &*found : nullptr;
+  }
+  // As they must be for these to find them. Of equals the order stays.
+  void sort() {
+    std::stable_sort(ops.begin(), ops.end(),
+                     [](const Op& a, const Op& b) { return a.use < b.use; });
+    std::stable_sort(chunks.begin(), chunks.end(),
+                     [](const Chunk& a, const Chunk& b) { return a.key() < b.key(); });
+  }
+  // Of its memory.
+  std::uint64_t bytes() const noexcept {
+    return ops.capacity() * sizeof(Op) + chunks.capacity() * sizeof(Chunk) +
+           candidates.capacity() * sizeof(tuner::CandidateIndex);
   }
 };
 
@@ -191,6 +210,7 @@ class TensorTuning {
   // Changes are reported, for the log of choices.
   bool logged = false;
   std::vector<ReplayedLane> replay;  // by lane; empty: the tuner chooses
+  std::uint64_t replay_bytes = 0;    // of its memory
 
   // The residual of this chunk holds more than what rounding took away: its next block carries it
   // as well, however that is sent. Each lane touches its own chunks.

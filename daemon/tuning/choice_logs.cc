@@ -6,7 +6,6 @@
 #include <cerrno>
 #include <cstring>
 #include <filesystem>
-#include <sstream>
 
 namespace tern::daemon {
 namespace {
@@ -19,23 +18,40 @@ std::string part_name(const std::string& log, const MemberGroup& group) {
   return log + "-" + std::to_string(group.node) + ".log";
 }
 
-std::uint32_t version_of(shm::CutVersion cut) { return static_cast<std::uint32_t>(cut); }
-
 // As far as the bits of results depend on it.
-std::uint32_t eager_form_of(const MemberGroup& group) {
-  return static_cast<std::uint32_t>(std::min(group.eager_form, collective::EagerForm::blocks));
-}
-
-tl::unexpected<Error> misfit(const std::string& log, const std::string& what) {
-  return fail(Errc::bad_recipe, "replay: " + log + ": " + what);
+tuner::ChoiceLogHead head_of(const MemberGroup& group) {
+  return {static_cast<std::uint32_t>(group.cut),
+          static_cast<std::uint32_t>(std::min(group.eager_form, collective::EagerForm::blocks))};
 }
 
 }  // namespace
 
-std::ofstream* ChoiceLogs::log_of(const MemberGroup& group) {
+// Empty, or why the epoch has no log.
+std::string ChoiceLogs::problem_of(const MemberGroup& group, const std::string& path) {
+  const Written& written = written_[group.account];
+  if (written.logs >= limits_.user_logs || written.bytes >= limits_.user_bytes) {
+    return "this user's logs have taken what one may have until the daemon is restarted, " +
+           std::to_string(limits_.user_logs) + " logs or " + std::to_string(limits_.user_bytes) +
+           " bytes";
+  }
+  std::error_code error;
+  Log& log = logs_[group.number];
+  errno = 0;
+  if (!std::filesystem::exists(path, error)) log.file.open(path);
+  const tuner::ChoiceLogHead head = head_of(group);
+  const std::string text = tuner::choice_log_head(head.cut, head.eager_form);
+  if (!log.file.is_open() || !(log.file << text)) {
+    return errno != 0 ? std::strerror(errno) : "it cannot be made";
+  }
+  log.bytes = text.size();
+  ++written_[group.account].logs;
+  return "";
+}
+
+ChoiceLogs::Log* ChoiceLogs::log_of(const MemberGroup& group) {
   if (directory_.empty()) return nullptr;
   const auto found = logs_.find(group.number);
-  if (found != logs_.end()) return found->second.is_open() ? &found->second : nullptr;
+  if (found != logs_.end()) return found->second.file.is_open() ? &found->second : nullptr;
   // An epoch's number may come again after a restart of the coordinator: no log is overwritten.
   std::string path;
   std::error_code error;
@@ -44,66 +60,56 @@ std::ofstream* ChoiceLogs::log_of(const MemberGroup& group) {
     path = directory_ + "/" + part_name(name, group);
     if (!std::filesystem::exists(path, error)) break;
   }
-  std::ofstream& log = logs_[group.number];
-  if (!std::filesystem::exists(path, error)) log.open(path);
-  if (!log.is_open() ||
-      !(log << tuner::choice_log_head(version_of(group.cut), eager_form_of(group)))) {
-    log_.write({LogTopic::groups, group.account, spdlog::level::warn, log_fields(group)},
-               "cannot write the log of choices {}: this epoch cannot be replayed", path);
-    log.close();
-    return nullptr;
+  const std::string problem = problem_of(group, path);
+  Log& log = logs_[group.number];
+  if (problem.empty()) return &log;
+  log_.write({LogTopic::groups, group.account, spdlog::level::warn, log_fields(group)},
+             "cannot write the log of choices {}: {}; this epoch cannot be replayed", path,
+             problem);
+  log.file.close();
+  return nullptr;
+}
+
+void ChoiceLogs::end_early(const MemberGroup& group, Log& log, const std::string& why) {
+  log_.write({LogTopic::groups, group.account, spdlog::level::warn, log_fields(group)},
+             "the log of choices of group {} cannot be written any more: {}; it ends here",
+             short_uid(group.uid), why);
+  log.file.close();
+}
+
+void ChoiceLogs::append(const MemberGroup& group, Log& log, const std::string& text) {
+  std::uint64_t& of_user = written_[group.account].bytes;
+  if (log.bytes + text.size() > limits_.log_bytes) {
+    log.file << tuner::choice_log_incomplete();
+    return end_early(group, log,
+                     "it may have " + std::to_string(limits_.log_bytes) +
+                         " bytes at most, and cannot be replayed");
   }
-  return &log;
+  if (of_user + text.size() > limits_.user_bytes) {
+    log.file << tuner::choice_log_incomplete();
+    return end_early(group, log,
+                     "this user's logs may have " + std::to_string(limits_.user_bytes) +
+                         " bytes until the daemon is restarted, and this one cannot be replayed");
+  }
+  log.file << text;
+  log.bytes += text.size();
+  of_user += text.size();
 }
 
 void ChoiceLogs::write(const MemberGroup& group, const tuner::LoggedOp& op) {
-  std::ofstream* const log = log_of(group);
+  Log* const log = log_of(group);
   if (log == nullptr) return;
-  *log << tuner::format(op) << std::flush;
-  if (*log) return;
-  log_.write({LogTopic::groups,
-              group.account,
-              spdlog::level::warn,
-              {.job = group.job, .group = short_uid(group.uid), .tensor = op.tensor}},
-             "the log of choices of group {} cannot be written any more: {}; it ends here",
-             short_uid(group.uid), std::strerror(errno));
-  log->close();
+  append(group, *log, tuner::format(op));
+  if (!log->file.is_open() || log->file.flush()) return;
+  end_early(group, *log, std::strerror(errno));
 }
 
 void ChoiceLogs::write(const MemberGroup& group, const tuner::LoggedChunk& chunk) {
-  if (std::ofstream* const log = log_of(group)) *log << tuner::format(chunk);
+  if (Log* const log = log_of(group)) append(group, *log, tuner::format(chunk));
 }
 
-std::size_t ChoiceLogs::index_of(const std::string& recipe) const {
-  const auto found = std::find_if(candidates_.begin(), candidates_.end(),
-                                  [&](const auto& one) { return one.recipe == recipe; });
-  return static_cast<std::size_t>(found - candidates_.begin());
-}
-
-Status ChoiceLogs::read_op(const Replay& replay, const tuner::LoggedOp& op,
-                           ReplayedLane& lane) const {
-  ReplayedLane::Op record;
-  record.use = op.use;
-  record.probe_chunks = static_cast<std::uint8_t>(std::min(op.probe_chunks, 255u));
-  std::size_t peer = 0;
-  for (std::size_t node = 0; node < replay.group.addresses.size(); ++node) {
-    const std::string& recipe = node == replay.group.node ? op.broadcast : op.reduce[peer++];
-    const std::size_t index = index_of(recipe);
-    if (index == candidates_.size()) {
-      return misfit(replay.name, recipe + " is none of the candidates");
-    }
-    if ((replay.unusable >> index & 1) != 0) {
-      return misfit(replay.name, "this tensor cannot have " + recipe);
-    }
-    record.by_node.push_back(static_cast<tuner::CandidateIndex>(index));
-  }
-  lane.ops.push_back(std::move(record));
-  return {};
-}
-
-// The log that is named, if it fits the group and the tensor at all.
-Result<tuner::ChoiceLog> ChoiceLogs::parse(const Replay& replay) const {
-  const std::string& name = replay.name;
+Result<ReplayTerms> ChoiceLogs::terms_of(const std::string& name, const MemberGroup& group,
+                                         const TensorState& state, std::uint32_t unusable) const {
   if (directory_.empty()) {
     return fail(Errc::bad_recipe, "replay: the daemon has no choice_directory");
   }
@@ -111,67 +117,18 @@ Result<tuner::ChoiceLog> ChoiceLogs::parse(const Replay& replay) const {
     return fail(Errc::bad_recipe,
                 "replay: give the name of a log in choice_directory, as choices-0123abcd-1");
   }
-  const std::string part = part_name(name, replay.group);
-  std::ifstream file(directory_ + "/" + part);
-  std::stringstream text;
-  if (!(text << file.rdbuf())) {
-    return fail(Errc::bad_recipe, "replay: " + part + " cannot be read in choice_directory");
-  }
-  auto log = tuner::parse_choice_log(text.str());
-  if (!log) return fail(Errc::bad_recipe, "replay: " + name + ": " + log.error().text);
-  if (log->cut != version_of(replay.group.cut)) {
-    const std::string then = std::to_string(log->cut);
-    return misfit(name, "its tensors were cut by version " + then + ", those of this group by " +
-                            std::to_string(version_of(replay.group.cut)) +
-                            "; the setting cut of a node decides");
-  }
-  const TensorState& state = replay.state;
-  const bool is_small = codec::needs_residual(state.declared.recipe) &&
-                        state.count * dtype_bytes(state.dtype) <= replay.group.eager_bytes;
-  if (is_small && log->eager_form != eager_form_of(replay.group)) {
-    return misfit(name, "small operations travelled by form " + std::to_string(log->eager_form) +
-                            ", in this group by " + std::to_string(eager_form_of(replay.group)) +
-                            "; the setting eager_form of a node decides");
-  }
-  return log;
-}
-
-Result<std::vector<ReplayedLane>> ChoiceLogs::read(const Replay& replay) const {
-  const auto log = parse(replay);
-  if (!log) return tl::unexpected(log.error());
-  const MemberGroup& group = replay.group;
-  const std::string& tensor = replay.state.name;
-  std::vector<ReplayedLane> lanes(group.lane_count);
-  for (const tuner::LoggedOp& op : log->ops) {
-    if (op.tensor != tensor) continue;
-    if (op.lane >= lanes.size() || op.reduce.size() + 1 != group.addresses.size()) {
-      return misfit(replay.name, "it is of a group with other lanes or nodes");
-    }
-    if (auto taken = read_op(replay, op, lanes[op.lane]); !taken) {
-      return tl::unexpected(taken.error());
-    }
-  }
-  for (const tuner::LoggedChunk& chunk : log->chunks) {
-    if (chunk.tensor != tensor) continue;
-    const std::size_t index = index_of(chunk.recipe);
-    if (chunk.lane >= lanes.size() || index == candidates_.size() ||
-        (replay.unusable >> index & 1) != 0) {
-      return misfit(replay.name, "a block's lane or recipe is unknown here");
-    }
-    lanes[chunk.lane].chunks.push_back({chunk.use, std::uint64_t{chunk.chunk} * 2 + (chunk.leg - 1),
-                                        static_cast<tuner::CandidateIndex>(index)});
-  }
-  if (std::all_of(lanes.begin(), lanes.end(),
-                  [](const ReplayedLane& lane) { return lane.ops.empty(); })) {
-    return misfit(replay.name, "it says nothing of " + tensor);
-  }
-  for (ReplayedLane& lane : lanes) {
-    std::stable_sort(lane.ops.begin(), lane.ops.end(),
-                     [](const auto& a, const auto& b) { return a.use < b.use; });
-    std::stable_sort(lane.chunks.begin(), lane.chunks.end(),
-                     [](const auto& a, const auto& b) { return a.key() < b.key(); });
-  }
-  return lanes;
+  ReplayTerms terms;
+  terms.log = name;
+  terms.path = directory_ + "/" + part_name(name, group);
+  terms.tensor = state.name;
+  terms.nodes = static_cast<std::uint32_t>(group.addresses.size());
+  terms.self = group.node;
+  terms.lanes = group.lane_count;
+  terms.head = head_of(group);
+  terms.heeds_eager_form = codec::needs_residual(state.declared.recipe) &&
+                           state.count * dtype_bytes(state.dtype) <= group.eager_bytes;
+  terms.unusable = unusable;
+  return terms;
 }
 
 }  // namespace tern::daemon

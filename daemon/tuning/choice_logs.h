@@ -6,26 +6,31 @@
 #include <cstdint>
 #include <fstream>
 #include <map>
-#include <span>
 #include <string>
 #include <utility>
-#include <vector>
 
 #include "base/result.h"
 #include "daemon/membership/member_group.h"
 #include "daemon/service/user_log.h"
 #include "daemon/tensor/tensor_state.h"
-#include "daemon/tensor/tensor_tuning.h"
+#include "daemon/tuning/replay_reading.h"
 #include "tuner/choice_log.h"
-#include "tuner/tuner.h"
 
 namespace tern::daemon {
 
 class ChoiceLogs {
  public:
-  // `directory`: empty, and none are written or replayed. Candidates and log outlive this.
-  ChoiceLogs(std::string directory, std::span<const tuner::Candidate> candidates, UserLog& log)
-      : directory_(std::move(directory)), candidates_(candidates), log_(log) {}
+  // What a daemon writes. A user's groups may be without number, and the disk is everybody's.
+  struct Limits {
+    std::uint64_t log_bytes = ReplayTerms::kMostBytes;
+    std::uint64_t user_logs = 4096;
+    std::uint64_t user_bytes = std::uint64_t{1} << 30;
+  };
+
+  // `directory`: empty, and none are written or replayed. The log outlives this.
+  ChoiceLogs(std::string directory, UserLog& log) : ChoiceLogs(std::move(directory), log, {}) {}
+  ChoiceLogs(std::string directory, UserLog& log, const Limits& limits)
+      : directory_(std::move(directory)), log_(log), limits_(limits) {}
 
   // ---- Written. A log that cannot be written ends, and the daemon's log says so once. ----
   // Whether the group's epoch has one now. It is made the first time; none is overwritten.
@@ -35,27 +40,31 @@ class ChoiceLogs {
   void end(const MemberGroup& group) { logs_.erase(group.number); }
 
   // ---- Replayed ----
-  // One declaration that names a log.
-  struct Replay {
-    const std::string& name;
-    const MemberGroup& group;
-    const TensorState& state;
-    std::uint32_t unusable = 0;  // candidates that the tensor cannot have, as bits
-  };
-  // What it says of the tensor, by lane.
-  Result<std::vector<ReplayedLane>> read(const Replay& replay) const;
+  // What the tensor's declaration asks of the log of that name. `unusable`: candidates that the
+  // tensor cannot have, as bits.
+  Result<ReplayTerms> terms_of(const std::string& name, const MemberGroup& group,
+                               const TensorState& state, std::uint32_t unusable) const;
 
  private:
-  std::ofstream* log_of(const MemberGroup& group);  // null: there is none
-  Result<tuner::ChoiceLog> parse(const Replay& replay) const;
-  // Of the candidate with this recipe; the number of candidates: none has it.
-  std::size_t index_of(const std::string& recipe) const;
-  Status read_op(const Replay& replay, const tuner::LoggedOp& op, ReplayedLane& lane) const;
+  struct Log {
+    std::ofstream file;
+    std::uint64_t bytes = 0;
+  };
+  // Of a user, since the daemon has begun.
+  struct Written {
+    std::uint64_t logs = 0, bytes = 0;
+  };
+
+  Log* log_of(const MemberGroup& group);  // null: there is none
+  std::string problem_of(const MemberGroup& group, const std::string& path);
+  void append(const MemberGroup& group, Log& log, const std::string& text);
+  void end_early(const MemberGroup& group, Log& log, const std::string& why);
 
   std::string directory_;
-  std::span<const tuner::Candidate> candidates_;
   UserLog& log_;
-  std::map<std::uint64_t, std::ofstream> logs_;  // by group number
+  Limits limits_;
+  std::map<std::uint64_t, Log> logs_;         // by group number
+  std::map<std::uint32_t, Written> written_;  // by account
 };
 
 }  // namespace tern::daemon

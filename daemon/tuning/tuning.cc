@@ -59,7 +59,7 @@ Tuning::Tuning(const TuningSettings& settings, const Clock& clock, Candidates ca
       tuner_(std::move(candidates.texts)),
       list_(list_of(tuner_.candidates())),
       memory_(settings.memory_file, clock),
-      logs_(settings.choice_directory, tuner_.candidates(), log_) {}
+      logs_(settings.choice_directory, log_) {}
 
 Tuning::~Tuning() = default;
 
@@ -111,20 +111,38 @@ tuner::TensorInfo Tuning::info_of(const MemberGroup& group, const TensorState& s
   info.shape.nodes = static_cast<std::uint32_t>(group.addresses.size());
   info.shape.lanes = group.lane_count;
   info.peers = tuned.peers;
+  info.unusable = unusable_of(group, state);
+  return info;
+}
+
+std::uint32_t Tuning::unusable_of(const MemberGroup& group, const TensorState& state) const {
+  const std::uint64_t chunk = group.chunk_elements(state.count, state.dtype);
+  const bool may_lose = codec::needs_residual(state.declared.recipe);
+  std::uint32_t unusable = 0;
   for (std::size_t i = 0; i < recipes_->size(); ++i) {
     const codec::Recipe& recipe = (*recipes_)[i];
     const bool can_be_told = !state.slots || codec::canonical_text(recipe).size() <
                                                  sizeof(shm::TensorBlocksPacket::recipe);
     const bool fits = !codec::is_lossy(recipe) ||
-                      (tuned.lossy && can_be_told &&
+                      (may_lose && can_be_told &&
                        codec::encode_bound(recipe, chunk) <= chunk * dtype_bytes(state.dtype));
-    if (!fits) info.unusable |= 1u << i;
+    if (!fits) unusable |= 1u << i;
   }
-  return info;
+  return unusable;
+}
+
+Result<std::shared_ptr<ReplayReading>> Tuning::reading_of(const std::string& log,
+                                                          const MemberGroup& group,
+                                                          const TensorState& state) const {
+  auto terms = logs_.terms_of(log, group, state, unusable_of(group, state));
+  if (!terms) return tl::unexpected(terms.error());
+  std::vector<std::string> recipes;
+  for (const tuner::Candidate& one : tuner_.candidates()) recipes.push_back(one.recipe);
+  return std::make_shared<ReplayReading>(std::move(*terms), std::move(recipes));
 }
 
 Status Tuning::begin(MemberGroup& group, TensorState& state, const std::string& level,
-                     const std::string& replay) {
+                     ReplayReading* replay) {
   const auto nodes = static_cast<std::uint32_t>(group.addresses.size());
   const std::uint64_t chunk = group.chunk_elements(state.count, state.dtype);
   // Numbers of chunks are highest where each rank's share is cut by itself.
@@ -153,8 +171,9 @@ Status Tuning::begin(MemberGroup& group, TensorState& state, const std::string& 
       TensorTuning::Candidates{recipes_, list_},
       TensorTuning::Place{number, nodes, group.node, tuned.lossy ? chunks : 0});
   tuned.tuning = state.tuning.get();
-  if (!replay.empty()) {
-    auto lanes = logs_.read({replay, group, state, info.unusable});
+  if (replay != nullptr) {
+    state.tuning->replay_bytes = replay->bytes();
+    auto lanes = replay->take();
     if (!lanes) {
       state.tuning.reset();
       return tl::unexpected(lanes.error());

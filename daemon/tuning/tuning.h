@@ -27,6 +27,7 @@
 #include "daemon/tuning/choice_logs.h"
 #include "daemon/tuning/lane_work.h"
 #include "daemon/tuning/recipe_change.h"
+#include "daemon/tuning/replay_reading.h"
 #include "daemon/tuning/tuner_memory.h"
 #include "daemon/tuning/tuning_policy.h"
 #include "tuner/tuner.h"
@@ -62,9 +63,15 @@ class Tuning {
   Status set_policy(const std::string& text);
 
   // ---- Tensors ----
-  // `level` is the declaration's text, perhaps empty; `replay` the name of a log, or empty.
+  // A reading of the log of that name, for whoever may wait: with a declaration of this tensor it
+  // is given to begin().
+  Result<std::shared_ptr<ReplayReading>> reading_of(const std::string& log,
+                                                    const MemberGroup& group,
+                                                    const TensorState& state) const;
+  // `level` is the declaration's text, perhaps empty. `replay`: null, and the tuner chooses.
+  // REQUIRES: the reading is done.
   Status begin(MemberGroup& group, TensorState& state, const std::string& level,
-               const std::string& replay);
+               ReplayReading* replay);
   void end(const TensorState& state);
   void group_ended(const MemberGroup& group) { logs_.end(group); }
 
@@ -130,6 +137,8 @@ class Tuning {
                        std::optional<tuner::Bounds>& bounds) const;
   tuner::TensorInfo info_of(const MemberGroup& group, const TensorState& state,
                             const Tuned& tuned) const;
+  // Candidates that the tensor cannot have, as bits.
+  std::uint32_t unusable_of(const MemberGroup& group, const TensorState& state) const;
   void publish(std::uint64_t number, Tuned& tuned);
   void decide();
   void tell_change(std::uint64_t number, const Tuned& tuned) const;

@@ -2,7 +2,6 @@
 // same.
 #include <cstdint>
 #include <string>
-#include <string_view>
 
 #include "base/check.h"
 #include "tuner/choice_log.h"
@@ -10,7 +9,7 @@
 using namespace tern;
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
-  const std::string_view text(reinterpret_cast<const char*>(data), size);
+  const std::string text(reinterpret_cast<const char*>(data), size);
   const auto log = tuner::parse_choice_log(text);
   if (!log) {
     TERN_CHECK(log.error().text.starts_with("line "));

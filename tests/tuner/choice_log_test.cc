@@ -3,6 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <sstream>
+
 namespace tern::tuner {
 namespace {
 
@@ -30,6 +32,7 @@ TEST(ChoiceLog, HasThisForm) {
   EXPECT_EQ(choice_log_head(), "tern-choices 1\n");
   EXPECT_EQ(choice_log_head(2), "tern-choices 1\ncut 2\n");
   EXPECT_EQ(choice_log_head(2, 2), "tern-choices 1\ncut 2\neager_form 2\n");
+  EXPECT_EQ(choice_log_incomplete(), "incomplete limit\n");
   EXPECT_EQ(format(some_op("a b")), "op a%20b 17 1 4 ef(int:bits=4) 3lc:s=1 raw\n");
   EXPECT_EQ(format(LoggedChunk{"w", 18, 0, 2, 7, "ef(bf16)"}), "chunk w 18 0 2 7 ef(bf16)\n");
 }
@@ -43,6 +46,25 @@ TEST(ChoiceLog, NamesTheCutOfItsTensors) {
   EXPECT_EQ(parse_choice_log("tern-choices 1\n" + format(some_op("w")))->cut, 1u) << "of old";
   EXPECT_FALSE(parse_choice_log("tern-choices 1\ncut\n"));
   EXPECT_FALSE(parse_choice_log("tern-choices 1\ncut x\n"));
+}
+
+TEST(ChoiceLog, SaysThatItEndedBeforeItsRun) {
+  const std::string text = choice_log_head() + format(some_op("w"));
+  EXPECT_FALSE(parse_choice_log(text)->incomplete);
+  EXPECT_TRUE(parse_choice_log(text + choice_log_incomplete())->incomplete);
+}
+
+TEST(ChoiceLog, NeitherALineNorTheWholeIsWithoutABound) {
+  std::istringstream endless(choice_log_head() + std::string(1 << 20, 'x'));
+  const auto line = ChoiceLogReader(endless).next();
+  ASSERT_FALSE(line);
+  EXPECT_EQ(line.error().text, "line 2: it is longer than 65536 bytes");
+  std::string cuts = choice_log_head();
+  for (int i = 0; i < 1000; ++i) cuts += "cut 1\n";
+  std::istringstream many(cuts);
+  const auto whole = ChoiceLogReader(many, 100).next();
+  ASSERT_FALSE(whole);
+  EXPECT_THAT(whole.error().text, HasSubstr("the log is longer than 100 bytes"));
 }
 
 TEST(ChoiceLog, NamesTheFormOfSmallOperations) {

@@ -2,7 +2,9 @@
 
 #include <latch>
 #include <thread>
+#include <utility>
 
+#include "daemon/tuning/replay_reading.h"
 #include "part_rig.h"
 #include "tests/daemon/service/log_lines.h"
 
@@ -158,27 +160,28 @@ class WaitingClients : public ClientsTest {
 
   std::latch begun{1}, may_end{1};
   Disposal disposal, sealing;
-  Clients clients{settings_,
-                  {clock_, counters_, answers_, commands_, post_, disposal, sealing, log_}};
+  Clients clients{
+      settings_,
+      {clock_, counters_, answers_, commands_, post_, disposal, sealing, reading_, log_}};
 };
 
 // A hole that is being punched would put to sleep who touches the rings.
 TEST_F(WaitingClients, AreUnknownToLanesUntilTheirMemoryIsSealed) {
   Client& client = open();
-  EXPECT_EQ(clients.take_sealed(), nullptr) << "it has not said that it has mapped its memory";
+  EXPECT_EQ(clients.take_ready(), nullptr) << "it has not said that it has mapped its memory";
   keep_busy(sealing);
   EXPECT_FALSE(clients.admit(client));
   EXPECT_FALSE(clients.admit(client)) << "still under way";
-  EXPECT_EQ(clients.take_sealed(), nullptr);
+  EXPECT_EQ(clients.take_ready(), nullptr);
   EXPECT_LE(clients.next_deadline_ns(), clock_.now_ns() + 1'000'000);
   EXPECT_TRUE(commands_of(0).empty());
   may_end.count_down();
   Client* sealed = nullptr;
-  while ((sealed = clients.take_sealed()) == nullptr) std::this_thread::yield();
+  while ((sealed = clients.take_ready()) == nullptr) std::this_thread::yield();
   EXPECT_EQ(sealed, &client);
   EXPECT_TRUE(clients.admit(client));
   EXPECT_EQ(commands_of(0).size(), 1u);
-  EXPECT_EQ(clients.take_sealed(), nullptr);
+  EXPECT_EQ(clients.take_ready(), nullptr);
 }
 
 TEST_F(WaitingClients, MayHaveManyRequestsThatWaitForTheSealAndNotAnyNumber) {
@@ -197,7 +200,7 @@ TEST_F(WaitingClients, ThatGoBeforeTheSealAreForgottenAtOnce) {
   clients.let_go(client, "its process ended");
   EXPECT_EQ(clients.find(1), nullptr);
   may_end.count_down();
-  EXPECT_EQ(clients.take_sealed(), nullptr);
+  EXPECT_EQ(clients.take_ready(), nullptr);
   EXPECT_TRUE(commands_of(0).empty());
 }
 
@@ -213,25 +216,41 @@ TEST_F(WaitingClients, LeaveTheirMemoryToTheDisposal) {
   may_end.count_down();
 }
 
+// A log may be long, and its disk slow.
+TEST_F(ClientsTest, ForWhomALogIsReadAreToldOfWhenItHasBeenRead) {
+  Client& client = greet(connect(1));
+  const std::vector<std::byte> first{std::byte{1}}, second{std::byte{2}}, third{std::byte{3}};
+  client.reading = std::make_shared<ReplayReading>(ReplayTerms{}, std::vector<std::string>{});
+  clients_.hold_for_log(client, first);
+  EXPECT_TRUE(Clients::hold(client, second));
+  clients_.hold_rest(client, {third});
+  EXPECT_EQ(clients_.take_ready(), nullptr) << "it is being read";
+  EXPECT_LE(clients_.next_deadline_ns(), clock_.now_ns() + 1'000'000);
+  client.reading->read();
+  ASSERT_EQ(clients_.take_ready(), &client);
+  EXPECT_EQ(std::exchange(client.held, {}), (std::vector{first, second, third})) << "in order";
+  EXPECT_EQ(clients_.take_ready(), nullptr);
+}
+
 // Those for which a turn had no time: others come first.
 TEST_F(ClientsTest, WhoseRequestsAreLeftAreToldOfInTurnAndOnceEach) {
   Client& first = greet(connect(1));
   Client& second = greet(connect(2));
   Client& third = greet(connect(3));
-  EXPECT_EQ(clients_.take_sealed(), nullptr) << "nobody's requests wait";
+  EXPECT_EQ(clients_.take_ready(), nullptr) << "nobody's requests wait";
   const std::vector<std::vector<std::byte>> requests{{std::byte{1}}, {std::byte{2}}};
   clients_.hold_rest(first, requests);
   clients_.hold_rest(second, requests);
   clients_.hold_rest(third, requests);
   EXPECT_LE(clients_.next_deadline_ns(), clock_.now_ns() + 1'000'000);
-  ASSERT_EQ(clients_.take_sealed(), &first);
-  EXPECT_EQ(first.held, requests);
+  ASSERT_EQ(clients_.take_ready(), &first);
+  EXPECT_EQ(std::exchange(first.held, {}), requests);
   clients_.hold_rest(first, {requests[1]});
-  ASSERT_EQ(clients_.take_sealed(), &second);
+  ASSERT_EQ(clients_.take_ready(), &second);
   third.dropping = true;  // what it has asked is for nobody
-  ASSERT_EQ(clients_.take_sealed(), &first);
+  ASSERT_EQ(clients_.take_ready(), &first);
   EXPECT_EQ(first.held.size(), 1u);
-  EXPECT_EQ(clients_.take_sealed(), nullptr);
+  EXPECT_EQ(clients_.take_ready(), nullptr);
 }
 
 TEST_F(ClientsTest, WithoutMemoryAreForgottenAtOnce) {

@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <latch>
+
 namespace tern::daemon {
 namespace {
 
@@ -33,7 +35,8 @@ class KeptStatesTest : public ::testing::Test {
   ManualClock clock_;
   ConductorSettings settings_;
   MemberGroup group_;
-  KeptStates kept_{settings_, clock_};
+  Disposal disposal_{Disposal::By::caller};
+  KeptStates kept_{settings_, clock_, disposal_};
   const std::string key_ = KeptStates::key_of(1000, {"job"}, "w");
 };
 
@@ -108,9 +111,9 @@ TEST_F(KeptStatesTest, ThatExpireAreLostAndKnownToBe) {
   DeclaredTensor first = used_tensor();
   kept_.adopt(group_, key_, first);
   kept_.keep(group_, first);
-  kept_.expire(clock_.now_ns() + 999);
+  EXPECT_TRUE(kept_.expire(clock_.now_ns() + 999, TimeSlice(clock_, 1)));
   EXPECT_NE(kept_.bytes_of(key_, 1000), 0u);
-  kept_.expire(clock_.now_ns() + 1'000);
+  EXPECT_TRUE(kept_.expire(clock_.now_ns() + 1'000, TimeSlice(clock_, 1)));
   EXPECT_EQ(kept_.bytes_of(key_, 1000), 0u);
   EXPECT_EQ(kept_.bytes_of_user(1000), 0u);
   DeclaredTensor second = tensor(), third = tensor();
@@ -118,6 +121,46 @@ TEST_F(KeptStatesTest, ThatExpireAreLostAndKnownToBe) {
   // It is told once.
   kept_.keep(group_, second);
   EXPECT_FALSE(kept_.adopt(group_, key_, third));
+}
+
+// The clock of a test stands still: a slice is over at once, or never.
+TEST_F(KeptStatesTest, ExpireInSlices) {
+  for (const char* name : {"a", "b", "c"}) {
+    DeclaredTensor one = tensor();
+    kept_.adopt(group_, KeptStates::key_of(1000, {"job"}, name), one);
+    kept_.keep(group_, one);
+  }
+  const std::uint64_t each = kept_.bytes() / 3;
+  EXPECT_FALSE(kept_.expire(clock_.now_ns() + 1'000, TimeSlice(clock_, 0)));
+  EXPECT_EQ(kept_.bytes(), 2 * each);
+  EXPECT_TRUE(kept_.expire(clock_.now_ns() + 1'000, TimeSlice(clock_, 1)));
+  EXPECT_EQ(kept_.bytes(), 0u);
+}
+
+// To free it would take the conductor long.
+TEST_F(KeptStatesTest, OfManyBytesIsFreedByTheDisposalAndChargedMeanwhile) {
+  std::latch begun(1), may_end(1);
+  Disposal disposal;  // its thread ends before the latches do
+  KeptStates kept(settings_, clock_, disposal);
+  disposal.take(group_.account, [&] {
+    begun.count_down();
+    may_end.wait();
+    return false;
+  });
+  begun.wait();
+  std::uint64_t bytes = 0;
+  {
+    DeclaredTensor large = tensor(8 << 20);
+    bytes = large.state->state_bytes();
+    kept.adopt(group_, key_, large);
+    kept.keep(group_, large);
+  }
+  ASSERT_GE(bytes, TensorState::kMuchState);
+  kept.expire(clock_.now_ns() + 1'000, TimeSlice(clock_, 1));
+  EXPECT_EQ(kept.bytes(), 0u);
+  EXPECT_EQ(disposal.count(), 2u);
+  EXPECT_EQ(disposal.bytes_of(group_.account), bytes);
+  may_end.count_down();
 }
 
 TEST_F(KeptStatesTest, OfAnAccountTheNewestAreKept) {

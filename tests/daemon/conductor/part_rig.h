@@ -160,19 +160,21 @@ class PartRig : public ::testing::Test, private ControlLinks::Sink {
   ConductorSettings settings_ = usual_settings();
   RecordingPort port_;
   CounterPlace counters_;
-  Disposal disposal_{Disposal::By::caller}, sealing_{Disposal::By::caller};
+  Disposal disposal_{Disposal::By::caller}, sealing_{Disposal::By::caller},
+      reading_{Disposal::By::caller};
   ClientAnswers answers_{port_};
   LaneCommands commands_{pointers(), [this](std::uint32_t lane) { woken_.push_back(lane); }};
   ControlLinks links_{{transport_, clock_, {}, self_}, *this};
   ControlPost post_{links_, self_};
   UserLog log_{clock_};
-  Outlets outlets_{clock_, counters_, answers_, commands_, post_, disposal_, sealing_, log_};
+  Outlets outlets_{clock_,    counters_, answers_, commands_, post_,
+                   disposal_, sealing_,  reading_, log_};
   Refusals refusals_{outlets_};
   Clients clients_{settings_, outlets_};
   Joins joins_{settings_, outlets_, clients_, refusals_};
   FlightRecorder flights_{settings_.flight_directory, clock_, log_};
   Groups groups_{outlets_, flights_};
-  KeptStates kept_{settings_, clock_};
+  KeptStates kept_{settings_, clock_, disposal_};
   Quotas quotas_{settings_, {clients_, joins_, groups_, kept_, disposal_, sealing_}};
 
  private:

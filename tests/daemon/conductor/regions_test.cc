@@ -124,7 +124,8 @@ TEST_F(RegionsTest, ThatWaitForTheirSealHoldNoDescriptorBeyondTheirClient) {
     may_end.wait();
     return false;
   });
-  const Outlets outlets{clock_, counters_, answers_, commands_, post_, disposal_, sealing, log_};
+  const Outlets outlets{clock_,    counters_, answers_, commands_, post_,
+                        disposal_, sealing,   reading_, log_};
   Regions regions(outlets, clients_, quotas_);
   create(4096);
   const int file = client_.regions.at(1)->memory.segment.fd();

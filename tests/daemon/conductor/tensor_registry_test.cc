@@ -1,9 +1,13 @@
 #include "daemon/conductor/tensor_registry.h"
 
+#include <sys/stat.h>
+
+#include <fstream>
 #include <latch>
 
 #include "part_rig.h"
 #include "tests/daemon/service/log_lines.h"
+#include "tests/daemon/tuning/folder.h"
 
 namespace tern::daemon::conductor_test {
 namespace {
@@ -32,7 +36,7 @@ class TensorRegistryTest : public PartRig {
   }
   // What the client was told: ok, or the error.
   Errc declare(std::uint64_t client, const shm::TensorDeclarePacket& packet) {
-    tensors_.declare(clients_.at(client), packet);
+    EXPECT_TRUE(tensors_.declare(*clients_.find(client), packet));
     const auto answer = answer_to(packet.header.request);
     EXPECT_TRUE(answer);
     if (answer->kind == shm::PacketKind::tensor_declared) return Errc::ok;
@@ -259,13 +263,117 @@ TEST_F(TensorRegistryTest, CodecStateOfAnotherUsersRankIsOfTheGroupsAccount) {
   EXPECT_EQ(declare(2, "u"), Errc::quota_exceeded);
 }
 
+class ReplayedTensor : public TensorRegistryTest {
+ protected:
+  // Of this node.
+  std::string log() const { return folder_.file("run-0.log"); }
+  shm::TensorDeclarePacket declaration() {
+    auto made = packet("w");
+    std::strcpy(made.recipe, "replay:run");
+    return made;
+  }
+
+  const tuning_test::Folder folder_;
+  std::unique_ptr<Tuning> tuning_ = make_tuning();
+  Disposal helpers_;
+  TensorRegistry replaying_ = registry_with(tuning_.get());
+
+ private:
+  std::unique_ptr<Tuning> make_tuning() {
+    TuningSettings tuning;
+    tuning.choice_directory = folder_.path();
+    return std::move(*Tuning::create(tuning, clock_));
+  }
+  TensorRegistry registry_with(Tuning* tuning) {
+    return {settings_,
+            {clock_, counters_, answers_, commands_, post_, disposal_, sealing_, helpers_, log_},
+            {groups_, quotas_, kept_, refusals_, tuning}};
+  }
+};
+
+// A log may be long, and its disk slow. This one is not there before somebody writes it.
+TEST_F(ReplayedTensor, IsDeclaredWhenAHelperHasReadItsLog) {
+  ASSERT_EQ(::mkfifo(log().c_str(), 0600), 0);
+  Client& client = *clients_.find(1);
+  const auto replayed = declaration();
+  EXPECT_FALSE(replaying_.declare(client, replayed));
+  EXPECT_FALSE(replaying_.declare(client, replayed)) << "still being read";
+  EXPECT_FALSE(answer_to(replayed.header.request));
+  EXPECT_TRUE(replaying_.declare(*clients_.find(2), packet("v"))) << "nobody else waits";
+  std::ofstream(log()) << tuner::choice_log_head() << "op w 0 0 0 raw raw\n";
+  client.reading->wait();
+  EXPECT_TRUE(replaying_.declare(client, replayed));
+  EXPECT_EQ(client.reading, nullptr);
+  const auto answer = answer_to(replayed.header.request);
+  ASSERT_TRUE(answer);
+  EXPECT_EQ(answer->kind, shm::PacketKind::tensor_declared) << answer->text;
+}
+
+// What was read for one declaration has the nodes and lanes of its group.
+TEST_F(ReplayedTensor, GivesItsLogToNoOtherDeclaration) {
+  ASSERT_EQ(::mkfifo(log().c_str(), 0600), 0);
+  Client& client = *clients_.find(1);
+  const auto replayed = declaration();
+  ASSERT_FALSE(replaying_.declare(client, replayed));
+  std::ofstream(log()) << tuner::choice_log_head() << "op w 0 0 0 raw raw\n";
+  client.reading->wait();
+  group_->ranks[0].phase = MemberRank::Phase::left;
+  EXPECT_TRUE(replaying_.declare(client, replayed));
+  EXPECT_EQ(answer_to(replayed.header.request)->status, Errc::unknown_group);
+  EXPECT_EQ(client.reading, nullptr);
+
+  MemberGroup& other = add_group({1});
+  auto tuned = packet("v");
+  tuned.group = other.number;
+  std::strcpy(tuned.recipe, "auto");
+  client.reading = std::make_shared<ReplayReading>(ReplayTerms{}, std::vector<std::string>{});
+  EXPECT_TRUE(replaying_.declare(client, tuned));
+  ASSERT_EQ(other.tensors.size(), 1u);
+  EXPECT_TRUE(other.tensors.any().state->tuning->replay.empty());
+}
+
+TEST_F(ReplayedTensor, TakesMemoryThatItsUserPaysFor) {
+  {
+    std::ofstream file(log());
+    file << tuner::choice_log_head();
+    for (int use = 0; use < 1000; ++use) file << "op w " << use << " 0 0 raw raw\n";
+  }
+  Client& client = *clients_.find(1);
+  const auto replayed = declaration();
+  if (!replaying_.declare(client, replayed)) {
+    client.reading->wait();
+    EXPECT_TRUE(replaying_.declare(client, replayed));
+  }
+  ASSERT_EQ(group_->tensors.size(), 1u);
+  const TensorState& state = *only().state;
+  EXPECT_GE(state.state_bytes(), state.codec.bytes() + 1000 * sizeof(ReplayedLane::Op));
+  settings_.limits.max_state_bytes = state.state_bytes() - 1;
+  ASSERT_TRUE(replaying_.declare(*clients_.find(2), packet("v")));
+  EXPECT_EQ(port_.told.back().status, Errc::quota_exceeded);
+}
+
+TEST_F(ReplayedTensor, IsRefusedAfterItsLogHasBeenReadInVain) {
+  std::ofstream(log()) << "tern-choices 99\n";
+  Client& client = *clients_.find(1);
+  const auto replayed = declaration();
+  if (!replaying_.declare(client, replayed)) {
+    client.reading->wait();
+    EXPECT_TRUE(replaying_.declare(client, replayed));
+  }
+  const auto answer = answer_to(replayed.header.request);
+  ASSERT_TRUE(answer);
+  EXPECT_EQ(answer->status, Errc::bad_recipe);
+  EXPECT_TRUE(group_->tensors.empty());
+}
+
 // Each is small, and all together would take the conductor long.
 TEST_F(TensorRegistryTest, StatesOfAGroupThatEndsAreFreedByTheDisposalAndChargedMeanwhile) {
   std::latch begun(1), may_end(1);
   Disposal disposal;
-  TensorRegistry tensors(settings_,
-                         {clock_, counters_, answers_, commands_, post_, disposal, sealing_, log_},
-                         {groups_, quotas_, kept_, refusals_, nullptr});
+  TensorRegistry tensors(
+      settings_,
+      {clock_, counters_, answers_, commands_, post_, disposal, sealing_, reading_, log_},
+      {groups_, quotas_, kept_, refusals_, nullptr});
   settings_.tensors.state_ttl_ns = 0;
   constexpr std::uint32_t kOwner = 7;
   group_->account = kOwner;
@@ -278,7 +386,7 @@ TEST_F(TensorRegistryTest, StatesOfAGroupThatEndsAreFreedByTheDisposalAndCharged
   for (const char* name : {"a", "b", "c", "d", "e"}) {
     auto declaration = packet(name);
     declaration.count = 1 << 20;
-    tensors.declare(clients_.at(1), declaration);
+    EXPECT_TRUE(tensors.declare(*clients_.find(1), declaration));
   }
   const std::uint64_t bytes = group_->tensors.state_bytes();
   ASSERT_GT(bytes, 16u << 20);

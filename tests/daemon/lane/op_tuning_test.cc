@@ -83,7 +83,9 @@ TEST_F(OpTuningTest, TheFirstContributionsOfAProbeAreRawAndResultsAreNot) {
 
 TEST_F(OpTuningTest, ALogIsReplayedOpByOpAndBlockByBlock) {
   ReplayedLane lane;
-  lane.ops.push_back({2, 0, {kBits, kHalf, kRaw}});
+  lane.nodes = 3;
+  lane.ops.push_back({.use = 2});
+  lane.candidates = {kBits, kHalf, kRaw};
   lane.chunks.push_back({3, std::uint64_t{4} * 2, kBits});
   tensor->tuning->replay.push_back(lane);
   publish(5, {.reduce = {kBits, kBits}, .broadcast = kHalf});

@@ -212,7 +212,7 @@ TEST(TensorTuning, OfAnExactTensorHasNoResidual) {
 TEST(ReplayedLane, ARecordHoldsUntilTheNext) {
   ReplayedLane lane;
   EXPECT_EQ(lane.op(0), nullptr);
-  lane.ops = {{.use = 3, .probe_chunks = 1, .by_node = {}}, {.use = 7, .by_node = {}}};
+  lane.ops = {{.use = 3, .probe_chunks = 1}, {.use = 7}};
   EXPECT_EQ(lane.op(2), nullptr);
   for (std::uint64_t use = 3; use < 7; ++use) EXPECT_EQ(lane.op(use), &lane.ops[0]) << use;
   EXPECT_EQ(lane.op(7), &lane.ops[1]);

@@ -11,6 +11,7 @@
 namespace tern::daemon::tuning_test {
 namespace {
 
+using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
 constexpr const char* kName = "choices-0123abcd-3";  // of the group's first epoch so called
@@ -93,11 +94,76 @@ TEST_F(LoggingTuning, SaysOnlySoOftenThatAGroupCannotBeLogged) {
   for (std::uint64_t number = 100; number < 300; ++number) {
     const auto many = group_of(kAlice, number);
     const auto state = declare();
-    ASSERT_TRUE(tuning->begin(*many, *state, "", ""));
+    ASSERT_TRUE(tuning->begin(*many, *state, "", nullptr));
     tuning->end(*state);
   }
   EXPECT_EQ(lines.seen().size(), 128u);
   EXPECT_THAT(lines.seen().front(), HasSubstr("cannot write the log of choices"));
+}
+
+// The disk is everybody's.
+class BoundedLogs : public testing::Test {
+ protected:
+  tuner::LoggedOp op() const { return {"w", 0, 0, 0, "raw", {"raw"}}; }
+  std::size_t files() const {
+    const std::filesystem::directory_iterator all(folder.path());
+    return static_cast<std::size_t>(std::distance(begin(all), end(all)));
+  }
+
+  const Folder folder;
+  ManualClock clock;
+  UserLog log{clock};
+  const LogLines lines;
+  std::unique_ptr<MemberGroup> group = group_of(kAlice, 9);
+};
+
+// What was chosen later nobody knows.
+TEST_F(BoundedLogs, ALogThatIsLongEndsAndCannotBeReplayed) {
+  const std::uint64_t head = tuner::choice_log_head().size(), record = tuner::format(op()).size();
+  ChoiceLogs logs(folder.path(), log, {.log_bytes = head + 3 * record});
+  ASSERT_TRUE(logs.open(*group));
+  for (int i = 0; i < 5; ++i) logs.write(*group, op());
+  EXPECT_FALSE(logs.open(*group));
+  logs.end(*group);
+  const std::string path = folder.file(std::string(kName) + "-0.log");
+  EXPECT_EQ(text_of(path).size(), head + 3 * record + tuner::choice_log_incomplete().size());
+  ASSERT_EQ(lines.seen().size(), 1u);
+  EXPECT_THAT(lines.seen().front(),
+              HasSubstr("bytes at most, and cannot be replayed; it ends here"));
+  ReplayTerms terms;
+  terms.path = path;
+  terms.tensor = "w";
+  terms.nodes = 2;
+  ReplayReading reading(terms, {"raw"});
+  reading.read();
+  const auto lanes = reading.take();
+  ASSERT_FALSE(lanes);
+  EXPECT_THAT(lanes.error().text, HasSubstr("it ended before its run did"));
+}
+
+TEST_F(BoundedLogs, AUserHasSoManyLogs) {
+  ChoiceLogs logs(folder.path(), log, {.user_logs = 3});
+  for (std::uint64_t number = 100; number < 110; ++number) {
+    const auto many = group_of(kAlice, number);
+    EXPECT_EQ(logs.open(*many), number < 103) << number;
+    logs.end(*many);
+  }
+  EXPECT_EQ(files(), 3u);
+  EXPECT_TRUE(logs.open(*group_of(kBob, 200)));
+  EXPECT_THAT(lines.seen().front(), HasSubstr("until the daemon is restarted, 3 logs or"));
+}
+
+TEST_F(BoundedLogs, AUserHasSoManyBytesInAllLogs) {
+  const std::uint64_t record = tuner::format(op()).size();
+  ChoiceLogs logs(folder.path(), log, {.user_bytes = 5 * record});
+  const auto other = group_of(kAlice, 100);
+  for (int i = 0; i < 3; ++i) logs.write(*group, op());
+  for (int i = 0; i < 3; ++i) logs.write(*other, op());
+  EXPECT_TRUE(logs.open(*group));
+  EXPECT_FALSE(logs.open(*other));
+  const auto of_bob = group_of(kBob, 200);
+  logs.write(*of_bob, op());
+  EXPECT_TRUE(logs.open(*of_bob));
 }
 
 TEST_F(LoggingTuning, IsReplayedOnEachLane) {
@@ -109,10 +175,10 @@ TEST_F(LoggingTuning, IsReplayedOnEachLane) {
   ASSERT_EQ(state->tuning->replay.size(), kLanes);
   const ReplayedLane& lane = state->tuning->replay[1];
   ASSERT_NE(lane.op(6), nullptr);
-  EXPECT_EQ(lane.op(6)->by_node, (std::vector<tuner::CandidateIndex>(2, tuner::kRaw)));
-  const auto ints = lane.op(7)->by_node.at(0);
+  EXPECT_THAT(lane.by_node(*lane.op(6)), ElementsAre(tuner::kRaw, tuner::kRaw));
+  const auto ints = lane.by_node(*lane.op(7))[0];
   EXPECT_EQ(state->tuning->recipe(ints), *codec::parse_recipe("ef(int:bits=8)"));
-  EXPECT_EQ(lane.op(7)->by_node.at(1), ints);
+  EXPECT_EQ(lane.by_node(*lane.op(7))[1], ints);
   ASSERT_NE(lane.chunk(7, 3 * 2 + 1), nullptr);
   EXPECT_EQ(lane.chunk(7, 3 * 2 + 1)->candidate, tuner::kRaw);
   EXPECT_EQ(state->tuning->replay[0].chunks.size(), 0u);

@@ -4,12 +4,9 @@
 // taking time, as in the simulator.
 
 #include <gtest/gtest.h>
-#include <stdlib.h>
 
 #include <cmath>
 #include <cstring>
-#include <filesystem>
-#include <fstream>
 #include <memory>
 #include <string>
 #include <utility>
@@ -18,34 +15,13 @@
 #include "daemon/lane/lane_group.h"
 #include "daemon/tuning/tuning.h"
 #include "plan/plans.h"
+#include "tests/daemon/tuning/folder.h"
 
 namespace tern::daemon::tuning_test {
 
 inline constexpr std::uint32_t kAlice = 1001, kBob = 1002;  // users
 inline constexpr std::uint32_t kLanes = 2;
 inline constexpr std::uint64_t kSecond = 1'000'000'000;
-
-// Gone with what it holds at the end.
-class Folder {
- public:
-  Folder() : path_((std::filesystem::temp_directory_path() / "tern-test-XXXXXX").string()) {
-    EXPECT_NE(::mkdtemp(path_.data()), nullptr);
-  }
-  ~Folder() { std::filesystem::remove_all(path_); }
-  Folder(const Folder&) = delete;
-  Folder& operator=(const Folder&) = delete;
-
-  const std::string& path() const noexcept { return path_; }
-  std::string file(const std::string& name) const { return path_ + "/" + name; }
-
- private:
-  std::string path_;
-};
-
-inline std::string text_of(const std::string& path) {
-  std::ifstream file(path);
-  return {std::istreambuf_iterator<char>(file), {}};
-}
 
 // Of node 0, with a rank on each node.
 inline std::unique_ptr<MemberGroup> group_of(std::uint32_t user, std::uint64_t number) {
@@ -106,7 +82,11 @@ class TuningRig : public testing::Test {
     return state;
   }
   Status begin(TensorState& state, const std::string& level = "", const std::string& replay = "") {
-    return tuning->begin(*group, state, level, replay);
+    if (replay.empty()) return tuning->begin(*group, state, level, nullptr);
+    const auto reading = tuning->reading_of(replay, *group, state);
+    if (!reading) return tl::unexpected(reading.error());
+    (*reading)->read();
+    return tuning->begin(*group, state, level, reading->get());
   }
   // The shadow measures every candidate on some of the tensor's values.
   void measure(const TensorState& state) {

@@ -267,7 +267,7 @@ TEST_F(TuningTest, OthersTensorsAreUnknown) {
   const auto of_alice = declare(), of_bob = declare("secret");
   ASSERT_TRUE(begin(*of_alice));
   const auto group_of_bob = group_of(kBob, 10);
-  ASSERT_TRUE(tuning->begin(*group_of_bob, *of_bob, "", ""));
+  ASSERT_TRUE(tuning->begin(*group_of_bob, *of_bob, "", nullptr));
   const auto nobodys = tuning->explain("nothing", Scope::of_user(kAlice));
   const auto bobs = tuning->explain("secret", Scope::of_user(kAlice));
   ASSERT_FALSE(nobodys);
@@ -329,7 +329,7 @@ class RememberingTuning : public TuningRig {
   }
   bool knows(MemberGroup& of, const std::string& name = "weights") {
     const auto state = declare(name);
-    EXPECT_TRUE(tuning->begin(of, *state, "", ""));
+    EXPECT_TRUE(tuning->begin(of, *state, "", nullptr));
     const bool known = candidate("ef(int:bits=8)")["measured"];
     tuning->end(*state);
     return known;
