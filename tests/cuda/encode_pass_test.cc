@@ -176,7 +176,7 @@ TEST_F(CudaEncodePass, TakesARecipeWithoutKernelsForRaw) {
 // A block of threads has no room for them; the tuner may try such a recipe while one binds.
 TEST_F(CudaEncodePass, WhatItsChunksAreTooLargeForGoesRawWhereTheTunerChooses) {
   tern_block_layout layout = tuned_layout();
-  layout.count = 2 * 65536;
+  layout.count = std::uint64_t{2} * 65536;
   layout.chunks = 2;
   layout.chunk_elements = 65536;
   layout.slot_bytes = layout.most_block_bytes = 32 + 65536 * 4 + 2048;
