@@ -211,7 +211,9 @@ double TensorPolicy::expected_ns(const Pair& pair,
 Prediction TensorPolicy::predicted(const Pair& pair,
                                    const Circumstances& circumstances) const noexcept {
   const RateWindow* link = slowest(circumstances);
-  const double rate = link != nullptr ? link->mean() : circumstances.assumed_rate;
+  const double inbound = slowest_inbound(circumstances);
+  double rate = link != nullptr ? link->mean() : circumstances.assumed_rate;
+  if (inbound > 0.0) rate = std::min(rate, inbound);
   return parts(pair, circumstances).at(kNsPerSecond / rate);
 }
 

@@ -285,6 +285,16 @@ TEST(TensorPolicy, EqualPeersGetTheSameWhereSomebodyElseIsSlow) {
   for (const CandidateIndex one : choice.reduce) EXPECT_EQ(one, choice.reduce[0]);
 }
 
+// What operators are told of a recipe's time is what the choice was made by.
+TEST(TensorPolicy, PredictsTheTimeThatSlowPeersLeave) {
+  Rig fast(Level::balanced, {.gbit = 10.0}), slow(Level::balanced, {.gbit = 1.0});
+  const double behind_fast = fast.policy.predicted(kRaw, fast.now()).total_ns;
+  fast.inbound = {1.0 * kGbit};
+  EXPECT_GT(fast.policy.predicted(kRaw, fast.now()).total_ns, 2.0 * behind_fast);
+  EXPECT_DOUBLE_EQ(fast.policy.predicted(kRaw, fast.now()).total_ns,
+                   slow.policy.predicted(kRaw, slow.now()).total_ns);
+}
+
 TEST(TensorPolicy, KeepsToWhatTheLeadingNodeSendsBy) {
   Rig rig(Level::balanced, {.gbit = 0.1});
   rig.measure_all();
