@@ -4,6 +4,7 @@ import hashlib
 import json
 import pathlib
 import subprocess
+import time
 
 
 def digest_of_tree(root):
@@ -24,11 +25,19 @@ def digest_of_tree(root):
 class PassedTests:
     """A file in build/: {"tree": ..., "full": ..., "passed": {stage: {test: number of cases}},
     "failed": {stage: [what failed in any run]}, "seconds": {stage: so far}, "ended": {stage: cases}}.
-    What it says of another tree, or of a short run where a full one is due, is forgotten."""
+    What it says of another tree, or of a short run where a full one is due, is forgotten.
 
-    def __init__(self, path, tree, full):
+    `tree_now`: says which tree there is now. What passes is written when that is the same as before, which is
+    asked now and then, because it reads all files: so a test that passed on a changed tree is not recorded."""
+
+    ASKED_EVERY_S = 20.0
+
+    def __init__(self, path, tree, full, tree_now=None):
         self.tree = tree
         self._path = path
+        self._tree_now = tree_now or (lambda: tree)
+        self._asked = time.monotonic()
+        self._unconfirmed = {}
         self._state = {"tree": tree, "full": full, "passed": {}, "failed": {}, "seconds": {}, "ended": {}}
 
     def read(self):
@@ -43,10 +52,20 @@ class PassedTests:
         return dict(self._state["passed"].get(stage, {}))
 
     def add(self, stage, cases_by_test):
-        if not cases_by_test:
-            return
-        self._state["passed"].setdefault(stage, {}).update(cases_by_test)
-        self._write()
+        self._unconfirmed.setdefault(stage, {}).update(cases_by_test)
+        if time.monotonic() >= self._asked + self.ASKED_EVERY_S:
+            self.confirm()
+
+    def confirm(self):
+        """Whether the tree is the one of before. Otherwise what has passed since this was last so is forgotten."""
+        passed, self._unconfirmed = self._unconfirmed, {}
+        is_same = self._tree_now() == self.tree
+        self._asked = time.monotonic()
+        if is_same:
+            for stage, cases_by_test in passed.items():
+                self._state["passed"].setdefault(stage, {}).update(cases_by_test)
+            self._write()
+        return is_same
 
     def fail(self, stage, failures):
         """What passes when it is run again has failed all the same."""

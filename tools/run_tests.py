@@ -305,7 +305,8 @@ def main():
                         help="leave out what has passed on this very tree")
     parser.add_argument("--minutes", type=float, help="begin nothing more after so many minutes")
     options = parser.parse_args()
-    record = PassedTests(ROOT / "build/passed_tests.json", digest_of_tree(ROOT), options.full)
+    record = PassedTests(ROOT / "build/passed_tests.json", digest_of_tree(ROOT), options.full,
+                         tree_now=lambda: digest_of_tree(ROOT))
     if options.go_on:
         record.read()
     deadline = time.monotonic() + 60 * options.minutes if options.minutes is not None else None
@@ -327,7 +328,7 @@ def main():
         rows.append((name, outcome, time.monotonic() - begin))
         record.spend(name, time.monotonic() - begin)
         record.fail(name, outcome.failures)
-        if digest_of_tree(ROOT) != record.tree:
+        if not record.confirm():
             outcome.failures.append("a file of the tree has changed while it was tested")
         if not outcome.is_unfinished:
             record.end(name, outcome.passed if not outcome.failures else None)

@@ -92,11 +92,26 @@ class GoingOn(unittest.TestCase):
         return self.record(tree, full).of_stage("release")
 
     def test_what_has_passed_is_known_to_the_next_run_on_the_same_tree(self):
-        passed_tests.PassedTests(self.path, "tree", True).add("release", {"sums_test": 2})
+        first = passed_tests.PassedTests(self.path, "tree", True)
+        first.add("release", {"sums_test": 2})
+        self.assertTrue(first.confirm())
         self.assertEqual(self.known("tree", True), {"sums_test": 2})
 
+    def test_what_passes_on_a_tree_that_changes_meanwhile_is_not_recorded(self):
+        trees = ["tree", "tree", "another"]
+        first = passed_tests.PassedTests(self.path, "tree", True, tree_now=lambda: trees.pop(0))
+        first.ASKED_EVERY_S = 0.0
+        first.add("release", {"sums_test": 2})
+        first.add("release", {"cuts_test": 3})
+        first.add("release", {"late_test": 1})
+        self.assertEqual(self.known("tree", True), {"sums_test": 2, "cuts_test": 3})
+        trees = ["another"]
+        self.assertFalse(first.confirm())
+
     def test_another_tree_or_a_short_run_says_nothing(self):
-        passed_tests.PassedTests(self.path, "tree", False).add("release", {"sums_test": 2})
+        short = passed_tests.PassedTests(self.path, "tree", False)
+        short.add("release", {"sums_test": 2})
+        short.confirm()
         self.assertEqual(self.known("another tree", False), {})
         self.assertEqual(self.known("tree", True), {})
 
@@ -163,6 +178,7 @@ class GoingOn(unittest.TestCase):
         outcome = run_tests.each_at_once(stage, ["a.cc", "b.cc", "c.cc"], run_one)
         self.assertEqual(sorted(seen), ["b.cc", "c.cc"])
         self.assertEqual((outcome.passed, outcome.failures), (2, ["b.cc"]))
+        record.confirm()
         self.assertEqual(self.record("tree", True).of_stage("lint"), {"c.cc": 1})
         stage.deadline = run_tests.time.monotonic()
         self.assertTrue(run_tests.each_at_once(stage, ["d.cc"], run_one).is_unfinished)
