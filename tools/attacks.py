@@ -132,7 +132,7 @@ def section(options, users, rows):
     kept = sum(not row["broken"] for row in rows)
     rounds = "one round" if options.rounds == 1 else f"{options.rounds} rounds"
     return "\n".join([
-        f"Of {commit_name()}: {processor_name()}, {cores} cores, Linux {os.uname().release.split('-')[0]}; {who}, "
+        f"Of {options.commit}: {processor_name()}, {cores} cores, Linux {os.uname().release.split('-')[0]}; {who}, "
         f"{rounds} of {lasting} each, seed {options.seed}; `{call}`. {kept} of {len(rows)} attacks broke nothing. "
         f"{longest_turns(rows)}\n",
         table(rows)])
@@ -164,6 +164,7 @@ def main():
     parser.add_argument("--only", nargs="+", default=[], metavar="NAME", help="these attacks")
     parser.add_argument("--write", action="store_true", help="put the tables into docs/attacks.md")
     options = parser.parse_args()
+    options.commit = commit_name()  # before the first table changes the page
     if os.geteuid() != 0:
         sys.exit("attacks.py: only root can be several users")
     attacks = figures(options, "list")[0]
