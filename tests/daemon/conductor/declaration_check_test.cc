@@ -6,6 +6,7 @@
 #include <string>
 
 #include "base/dtype.h"
+#include "shm/packet_socket.h"
 
 namespace tern::daemon::declaration_check_test {
 namespace {
