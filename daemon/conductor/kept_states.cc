@@ -32,11 +32,12 @@ void KeptStates::forget(Map::iterator kept) {
   OfAccount& account = accounts_.at(kept->second.account);
   const std::uint64_t bytes = kept->second.state->state_bytes();
   if (bytes >= TensorState::kMuchState) {
-    const auto free_it = [held = std::move(kept->second.state)]() mutable {
+    // Moved all the way: a copy that stayed here would be the last, if the disposal is quick.
+    Disposal::Some free_it = [held = std::move(kept->second.state)]() mutable {
       held.reset();
       return false;
     };
-    disposal_.take(kept->second.account, free_it, bytes);
+    disposal_.take(kept->second.account, std::move(free_it), bytes);
   }
   account.bytes -= kept->second.bytes;
   account.by_age.erase({kept->second.expires_ns, kept->first});

@@ -33,13 +33,12 @@ bool TensorRegistry::declare(Client& client, const shm::TensorDeclarePacket& pac
   if (rank == nullptr) {
     outlets_.answers.done(client.id, request, Errc::unknown_group,
                           "this client is not in that group");
-    client.reading = std::move(before);
-    leave_reading(client);
+    leave(client, before);
     return true;
   }
   Declaration declaration{client, *group, *rank, packet, packet.name, {}, {}, {}};
   Status done = prepare(declaration);
-  if (done) done = read_log(declaration, std::move(before));
+  if (done) done = read_log(declaration, before);
   if (done && declaration.reading && !declaration.reading->is_done()) {
     client.reading = declaration.reading;
     return false;
@@ -49,16 +48,16 @@ bool TensorRegistry::declare(Client& client, const shm::TensorDeclarePacket& pac
     partners_.refusals.declaration({client, request, short_uid(group->uid)}, done.error().code,
                                    done.error().text);
   }
-  client.reading = std::move(declaration.reading);
-  leave_reading(client);
+  leave(client, declaration.reading);
+  leave(client, before);
   return true;
 }
 
-// There may be much of it, and nobody has taken it.
-void TensorRegistry::leave_reading(Client& client) const {
-  if (!client.reading) return;
-  outlets_.reading.take_whole(settings_.sub_users.owner_of(client.credentials.uid),
-                              std::exchange(client.reading, nullptr));
+// There may be much of it, which is not freed here.
+void TensorRegistry::leave(const Client& client, std::shared_ptr<ReplayReading>& reading) const {
+  if (!reading) return;
+  const std::uint32_t account = settings_.sub_users.owner_of(client.credentials.uid);
+  outlets_.reading.take_whole(account, std::move(reading));
 }
 
 Status TensorRegistry::prepare(Declaration& declaration) const {
@@ -171,7 +170,7 @@ Status TensorRegistry::take_blocks(Declaration& declaration) const {
 // A log may be long and its disk slow: the conductor does not wait for it. Of a tensor that another
 // rank has declared none is read.
 Status TensorRegistry::read_log(Declaration& declaration,
-                                std::shared_ptr<ReplayReading> before) const {
+                                const std::shared_ptr<ReplayReading>& before) const {
   const Client& client = declaration.client;
   const MemberGroup& group = declaration.group;
   const TensorState& state = *declaration.state;
@@ -180,7 +179,7 @@ Status TensorRegistry::read_log(Declaration& declaration,
   const auto wanted = partners_.tuning->reading_of(declaration.replay, group, state);
   if (!wanted) return tl::unexpected(wanted.error());
   if (before && before->terms() == (*wanted)->terms()) {
-    declaration.reading = std::move(before);
+    declaration.reading = before;
     return {};
   }
   const std::uint32_t account = settings_.sub_users.owner_of(client.credentials.uid);

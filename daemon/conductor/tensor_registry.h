@@ -81,11 +81,11 @@ class TensorRegistry {
                                  const shm::TensorReleasePacket& packet) const;
   Status check_rank(const Declaration& declaration) const;
   Status describe(Declaration& declaration) const;
-  void leave_reading(Client& client) const;
+  void leave(const Client& client, std::shared_ptr<ReplayReading>& reading) const;
   Status prepare(Declaration& declaration) const;
   // If the declaration names a log, it gets its reading: the one of before, if that is of the same,
   // or else one that has begun.
-  Status read_log(Declaration& declaration, std::shared_ptr<ReplayReading> before) const;
+  Status read_log(Declaration& declaration, const std::shared_ptr<ReplayReading>& before) const;
   Status take_blocks(Declaration& declaration) const;
   Result<std::string> recipe_of(Declaration& declaration) const;
   Status take(Declaration& declaration);
