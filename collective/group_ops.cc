@@ -147,9 +147,9 @@ GroupOps::SubmitResult GroupOps::on_submit(const Submission& submission, OpId& i
     ops_.submitted_by_all(key);
     forget_failed(key.tensor, key.sequence);
   }
-  if (op.failed) {  // before this rank came: it is told the same
+  if (op.failed()) {  // before this rank came: it is told the same
     if (op.plan == nullptr) describe(op, submission.body, shape_);
-    if (!op.completing) complete_failed(id);
+    if (!op.is_completing()) complete_failed(id);
     return SubmitResult::accepted;
   }
   if (!agrees(id, submission.body) || !takes_counts(id, submission)) return SubmitResult::accepted;
@@ -166,8 +166,7 @@ GroupOps::SubmitResult GroupOps::on_submit(const Submission& submission, OpId& i
 
 void GroupOps::compress(OpId id, bool scans) {
   Op& op = ops_[id];
-  op.compressed = true;
-  op.scans = scans;
+  op.contribution = scans ? Contribution::scanned_blocks : Contribution::blocks;
   if (op.plan->may_decline_eager()) decline_eager(op, shape_);
 }
 
@@ -190,7 +189,7 @@ bool GroupOps::on_announce(std::uint32_t node, const OpKey& key, const wire::Ann
   }
   Op& op = ops_[id];
   if ((op.announced & bit(node)) != 0) return false;
-  if (op.failed || !agrees(id, body)) {
+  if (op.failed() || !agrees(id, body)) {
     id = kNoSlot;
     return true;
   }
@@ -238,12 +237,12 @@ bool GroupOps::on_grant(std::uint32_t node, const OpKey& key, std::uint32_t chun
   const OpId id = ops_.find(key);
   if (id == kNoSlot) return ops_.superseded(key) || ended();
   Op& op = ops_[id];
-  if (op.failed || op.completing) return true;
+  if (op.failed() || op.is_completing()) return true;
   // An owner grants after all have announced, and this node is one of them.
   if (!op.has_spoken(shape_.node) || !op.plan->reduces()) return false;
   // It knows of a node that wants the two legs, whose announcement has not come here yet.
   decline_eager(op, shape_);
-  return !op.eager && !op.announces_chunks && legs_.take_grant(id, op, {node, chunk, count});
+  return !op.is_eager() && !op.announces_chunks() && legs_.take_grant(id, op, {node, chunk, count});
 }
 
 bool GroupOps::expect_contribution(std::uint32_t node, const OpKey& key, std::uint32_t chunk_number,
@@ -252,8 +251,8 @@ bool GroupOps::expect_contribution(std::uint32_t node, const OpKey& key, std::ui
   const OpId id = ops_.find(key);
   if (id == kNoSlot) return ops_.superseded(key) || ended();
   const Op& op = ops_[id];
-  if (op.failed) return true;
-  if (!op.started || op.eager || op.announces_chunks) return false;
+  if (op.failed()) return true;
+  if (!op.has_started() || op.is_eager() || op.announces_chunks()) return false;
   chunk = legs_.expected_by(id, op, node, chunk_number);
   return chunk != kNoSlot;
 }
@@ -267,14 +266,14 @@ bool GroupOps::expect_result(std::uint32_t node, const OpKey& key, std::uint32_t
   id = ops_.find(key);
   if (id == kNoSlot) return ops_.superseded(key) || ended();
   Op& op = ops_[id];
-  if (op.failed) {
+  if (op.failed()) {
     id = kNoSlot;
     return true;
   }
   if (!op.has_spoken(shape_.node)) return false;
   // As with a grant: of what moves, the first thing that an owner sends is a result.
   if (op.plan->moves() && op.plan->may_decline_eager()) decline_eager(op, shape_);
-  if (op.eager) return false;
+  if (op.is_eager()) return false;
   return legs_.expects_result(id, op, node, chunk_number);
 }
 
@@ -286,7 +285,7 @@ void GroupOps::delivering(std::uint32_t node, OpId id) {
 void GroupOps::delivered(OpId id, std::uint32_t chunk_number) {
   not_delivered(id);
   Op& op = ops_[id];
-  if (op.failed) return;
+  if (op.failed()) return;
   legs_.delivered(id, op, chunk_number);
   TERN_CHECK(op.steps_left > 0);
   --op.steps_left;
@@ -302,7 +301,7 @@ bool GroupOps::on_verify(std::uint32_t node, const OpKey& key, OpId& id) {
   id = ops_.find(key);
   if (id == kNoSlot) return ops_.superseded(key) || ended();
   Op& op = ops_[id];
-  if (op.failed) {
+  if (op.failed()) {
     id = kNoSlot;
     return true;
   }

@@ -20,18 +20,18 @@ Action of_op(OpId id, Op& op, ActionKind kind) noexcept {
 
 void GroupOps::start(OpId id) {
   Op& op = ops_[id];
-  op.started = true;
+  op.stage = Stage::running;
   schedule_.run(id, op);
-  if (!op.eager) end_if_delivered(id);
+  if (!op.is_eager()) end_if_delivered(id);
 }
 
 void GroupOps::end_if_delivered(OpId id) {
   Op& op = ops_[id];
-  if (!op.started || op.failed || op.steps_left != 0) return;
+  if (!op.has_started() || op.failed() || op.steps_left != 0) return;
   schedule_.stop(id);
   const bool one_rank = nodes() * shape_.local_ranks() == 1;
   if (!shape_.verify || !op.plan->alike || one_rank) return schedule_.complete(id);
-  op.verifying = true;
+  op.stage = Stage::verifying;
   schedule_.run_last(id, op);
 }
 
@@ -43,7 +43,7 @@ Action GroupOps::next(const Room& room, const InputGate& inputs) {
   if (const OpId id = schedule_.take_complete(in_flight); id != kNoSlot) {
     schedule_.stop(id);
     legs_.free_chunks(id);
-    ops_[id].completing = true;
+    ops_[id].ending = Ending::completing;
     return {.kind = ActionKind::complete, .op = id};
   }
   if (const OpId id = schedule_.take_tell_submitted(); id != kNoSlot) {
@@ -54,22 +54,23 @@ Action GroupOps::next(const Room& room, const InputGate& inputs) {
   // for its residual, and blocks of it that are under way may write there.
   const auto holds_state = [this](OpId other) {
     const Op& op = ops_[other];
-    return op.failed && !op.remembered && (op.in_flight != 0 || !legs_.parked(other).empty());
+    return op.failed() && !op.is_remembered() &&
+           (op.in_flight != 0 || !legs_.parked(other).empty());
   };
   // What travels with its announcement is read for it.
   const auto may_speak = [&](OpId id) {
     const auto uses = ops_.uses(ops_[id].key.tensor);
     if (std::any_of(uses.begin(), uses.end(), holds_state)) return false;
-    return (!ops_[id].eager && !ops_[id].announces_chunks) || inputs.has_all(id);
+    return (!ops_[id].is_eager() && !ops_[id].announces_chunks()) || inputs.has_all(id);
   };
   if (const OpId id = schedule_.take_announce(may_speak); id != kNoSlot) {
     return of_op(id, ops_[id], ActionKind::announce);
   }
   for (const auto& [id, priority, order] : schedule_.running()) {
     Op& op = ops_[id];
-    if (op.verifying || op.eager) {
-      const ActionKind kind = op.verifying ? ActionKind::verify : ActionKind::reduce_eager;
-      const bool verified = op.verifying && (op.verified & bit(shape_.node)) != 0;
+    if (op.is_verifying() || op.is_eager()) {
+      const ActionKind kind = op.is_verifying() ? ActionKind::verify : ActionKind::reduce_eager;
+      const bool verified = op.is_verifying() && (op.verified & bit(shape_.node)) != 0;
       if (!verified && !op.is_issued(kind)) return of_op(id, op, kind);
       continue;
     }
@@ -90,13 +91,13 @@ void GroupOps::done(const Action& action) {
   switch (action.kind) {
     case ActionKind::announce:
       op.announced |= bit(shape_.node);
-      if (!op.failed && op.announced == low_bits(nodes())) start(id);
+      if (!op.failed() && op.announced == low_bits(nodes())) start(id);
       return;
     case ActionKind::reduce_eager:
       return end_if_delivered(id);
     case ActionKind::verify:
       op.verified |= bit(shape_.node);
-      if (!op.failed && op.verified == low_bits(nodes())) schedule_.complete(id);
+      if (!op.failed() && op.verified == low_bits(nodes())) schedule_.complete(id);
       return;
     case ActionKind::none:
     case ActionKind::fail_remote:
@@ -114,7 +115,7 @@ void GroupOps::done(const Action& action) {
     case ActionKind::publish:
     case ActionKind::send_on: {
       const std::uint32_t steps = legs_.done(action, op);
-      if (steps == 0 || op.failed) return;
+      if (steps == 0 || op.failed()) return;
       op.steps_left -= steps;
       return end_if_delivered(id);
     }
@@ -129,16 +130,15 @@ void GroupOps::parked(const Action& finish) {
 
 void GroupOps::release(OpId id) {
   Op& op = ops_[id];
-  TERN_CHECK(ops_.in_use(id) && op.completing);
+  TERN_CHECK(ops_.in_use(id) && op.is_completing());
   const std::uint64_t tensor = op.key.tensor;
-  if (op.failed && !ended() && !ops_.superseded(op.key) && !ops_.is_dropped(tensor) &&
+  if (op.failed() && !ended() && !ops_.superseded(op.key) && !ops_.is_dropped(tensor) &&
       departures_.others_may_come(op.submitted, shape_.local_ranks())) {
     // It stays until all local ranks have come to it, or to a later use of the tensor.
-    op.completing = false;
     ops_.remember(id);
   } else {
     if (op.submitted != 0) --counts_.in_flight;
-    if (!op.failed && shape_.counts(op.key.tensor, op.key.sequence)) ++counts_.completed;
+    if (!op.failed() && shape_.counts(op.key.tensor, op.key.sequence)) ++counts_.completed;
     shares_.give(op.share_begins);
     pairs_.give(op.pairs);
     ops_.remove(id);

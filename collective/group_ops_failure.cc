@@ -10,8 +10,7 @@ namespace tern::collective {
 
 void GroupOps::fail_here(OpId id, const Failure& failure) {
   Op& op = ops_[id];
-  if (op.failed || op.completing) return;
-  op.failed = true;
+  if (op.failed() || op.is_completing()) return;
   op.status = failure.code;
   op.about_rank = failure.about_rank;
   const std::size_t bytes = failure.text.copy(op.text, sizeof(op.text) - 1);
@@ -21,7 +20,7 @@ void GroupOps::fail_here(OpId id, const Failure& failure) {
 }
 
 void GroupOps::fail(OpId id, const Failure& failure) {
-  if (ops_[id].failed || ops_[id].completing) return;
+  if (ops_[id].failed() || ops_[id].is_completing()) return;
   fail_here(id, failure);
   if (nodes() > 1 && !ended()) schedule_.fail_remote(id);
 }
@@ -36,7 +35,7 @@ void GroupOps::complete_failed(OpId id) {
 void GroupOps::forget_failed(std::uint64_t tensor, std::uint64_t below) {
   if (ops_.remembered() == 0) return;
   for (const OpId id : ops_.uses(tensor)) {
-    if (ops_[id].remembered && ops_[id].key.sequence < below) complete_failed(id);
+    if (ops_[id].is_remembered() && ops_[id].key.sequence < below) complete_failed(id);
   }
 }
 
@@ -68,10 +67,10 @@ void GroupOps::on_rank_left(std::uint32_t local_rank) {
   const std::uint32_t rank = shape_.ranks[shape_.node][local_rank];
   const auto text = left_text(rank);
   for (OpId id = 0; id < ops_.slots(); ++id) {
-    if (!ops_.in_use(id) || ops_[id].completing) continue;
+    if (!ops_.in_use(id) || ops_[id].is_completing()) continue;
     // The memory of a failure that nobody is expected to hear of any more.
     const bool expected = departures_.others_may_come(ops_[id].submitted, shape_.local_ranks());
-    if (ops_[id].failed && !expected) complete_failed(id);
+    if (ops_[id].failed() && !expected) complete_failed(id);
     // Also what it has submitted: its memory is the application's again.
     fail(id, {Errc::group_left, rank, text.data()});
   }
@@ -83,7 +82,7 @@ void GroupOps::end(Errc code, std::string_view text) {
   for (OpId id = 0; id < ops_.slots(); ++id) {
     if (!ops_.in_use(id)) continue;
     // The memory of a failure too: release() forgets it now.
-    if (ops_[id].failed && !ops_[id].completing) complete_failed(id);
+    if (ops_[id].failed() && !ops_[id].is_completing()) complete_failed(id);
     fail_here(id, {code, kNoRank, text});
   }
 }
@@ -92,7 +91,7 @@ void GroupOps::expire(std::uint64_t now_ns, std::uint64_t timeout_ns) {
   for (OpId id = 0; id < ops_.slots(); ++id) {
     if (!ops_.in_use(id)) continue;
     const Op& op = ops_[id];
-    if (op.failed || op.started || op.completing || op.submitted == 0) continue;
+    if (op.failed() || op.has_started() || op.is_completing() || op.submitted == 0) continue;
     if (ops_.waits_for_running_use(id)) {
       // Half of its time is left when that has ended.
       const std::uint64_t half_ns = timeout_ns / 2;
@@ -119,7 +118,7 @@ void GroupOps::tell_late(std::uint64_t now_ns, std::uint64_t after_ns) {
     if (!ops_.in_use(id)) continue;
     const Op& op = ops_[id];
     const bool all_here = op.submitted == low_bits(shape_.local_ranks());
-    if (op.failed || op.submitted == op.submitted_told || all_here) continue;
+    if (op.failed() || op.submitted == op.submitted_told || all_here) continue;
     if (op.is_issued(ActionKind::tell_submitted)) continue;
     if (now_ns - op.first_submit_ns >= after_ns) schedule_.tell_submitted(id);
   }

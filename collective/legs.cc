@@ -154,7 +154,7 @@ Action Legs::next_grant(OpId id, const Op& op, const Room& room) {
       std::min({owned - own.granted, room.accumulators, static_cast<std::uint32_t>(free_.size())});
   // Contributions that have come already need no room, and no grant.
   const std::uint64_t here =
-      op.announces_chunks ? low_bits(nodes_) & ~bit(self_) : std::uint64_t{0};
+      op.announces_chunks() ? low_bits(nodes_) & ~bit(self_) : std::uint64_t{0};
   if (nodes_ > 1 && here == 0) count = std::min(count, room.receive_slabs / (nodes_ - 1));
   if (count == 0) return {};
   const Action action{.kind = ActionKind::grant, .op = id, .index = own.granted, .count = count};
@@ -186,7 +186,7 @@ Action Legs::next_scan(OpId id, const Op& op, const InputGate& inputs) {
 // network's queues would put them in another order; parked sums, and sums that not all get, have no
 // results to wait for.
 Action Legs::next_contribution(OpId id, const Op& op, const InputGate& inputs) {
-  const bool paced = !op.compressed && !op.plan->hides_sums() &&
+  const bool paced = op.contribution == Contribution::elements && !op.plan->hides_sums() &&
                      (op.announced_first.flags & wire::kAnnounceOneLane) == 0;
   const std::span<const Peer> peers = peers_.read(id);
   if (peers.empty()) return {};  // nobody has granted anything
@@ -226,7 +226,7 @@ std::uint32_t Legs::done(const Action& action, const Op& op) {
     case ActionKind::add: {
       Chunk& chunk = chunks_[action.chunk];
       chunk.busy = false;
-      if (op.failed) return 0;
+      if (op.failed()) return 0;
       chunk.added = action.kind == ActionKind::begin_add ? 2 : chunk.added + 1;
       if (action.kind != ActionKind::begin) chunk.waiting &= ~bit(action.node);
       return 0;

@@ -106,7 +106,8 @@ class Legs {
   Action next_grant(OpId id, const Op& op, const Room& room);
   Action next_scan(OpId id, const Op& op, const InputGate& inputs);
   bool is_scanned(OpId id, const Op& op) const noexcept {
-    return !op.scans || (own_[id].scan.node == nodes_ && !own_[id].scan.busy);
+    return op.contribution != Contribution::scanned_blocks ||
+           (own_[id].scan.node == nodes_ && !own_[id].scan.busy);
   }
   Action next_contribution(OpId id, const Op& op, const InputGate& inputs);
   void free_chunk(ChunkId chunk);

@@ -27,6 +27,34 @@ struct Failure {
   std::string_view text;
 };
 
+// How the values of an op travel.
+enum class Form : std::uint8_t {
+  legs,              // each owner grants its chunks, adds what comes and sends the results
+  eager,             // with the announcements, until a node says that it wants the legs
+  announced_chunks,  // each node's announcement brings the owner its contribution
+};
+
+// How far an op has come; one that has failed, how far it had come then.
+enum class Stage : std::uint8_t {
+  gathering,  // ranks submit, nodes announce
+  running,    // all nodes have announced
+  verifying,  // all results are delivered here
+};
+
+// Whether the ranks that have submitted an op are being told of its end.
+enum class Ending : std::uint8_t {
+  none,
+  completing,  // complete has been issued
+  remembered,  // it has failed, and only ranks of this node may still ask for it
+};
+
+// What this node contributes of an op.
+enum class Contribution : std::uint8_t {
+  elements,
+  blocks,          // it is small
+  scanned_blocks,  // of this node's values all are scanned before any is encoded
+};
+
 struct Op {
   OpKey key;
   // Null: nobody has said yet what the op is. Never of one that a rank of this node has submitted.
@@ -34,15 +62,10 @@ struct Op {
   // What the first said that spoke of the op, here or on another node: `rank`. All others must say
   // the same.
   wire::AnnounceBody announced_first{};
-  bool started = false;  // all nodes have announced
-  bool failed = false;
-  bool completing = false;        // complete has been issued
-  bool remembered = false;        // it has failed, and only ranks of this node may still ask for it
-  bool eager = false;             // until a node says that it wants the two legs
-  bool announces_chunks = false;  // each node's announcement brings the owner its contribution
-  bool compressed = false;        // by this node: its contributions are small
-  bool scans = false;             // this node's values, all of them, before any is encoded
-  bool verifying = false;
+  Form form = Form::legs;
+  Stage stage = Stage::gathering;
+  Ending ending = Ending::none;
+  Contribution contribution = Contribution::elements;
   std::int32_t priority = 0;
   std::uint64_t order = 0;
   std::uint64_t submitted = 0;       // local ranks, by their index on this node
@@ -59,10 +82,17 @@ struct Op {
   std::uint32_t steps_left = 0;  // results to deliver here, or else contributions to send
   std::uint32_t in_flight = 0;   // actions that are not done, results that are being delivered
   std::uint64_t issued = 0;      // of these, kinds that an op has one at a time of, as bits
-  Errc status = Errc::ok;
+  Errc status = Errc::ok;        // until it has failed
   std::uint32_t about_rank = kNoRank;
   char text[184] = {};
 
+  constexpr bool failed() const noexcept { return status != Errc::ok; }
+  constexpr bool has_started() const noexcept { return stage != Stage::gathering; }
+  constexpr bool is_verifying() const noexcept { return stage == Stage::verifying; }
+  constexpr bool is_completing() const noexcept { return ending == Ending::completing; }
+  constexpr bool is_remembered() const noexcept { return ending == Ending::remembered; }
+  constexpr bool is_eager() const noexcept { return form == Form::eager; }
+  constexpr bool announces_chunks() const noexcept { return form == Form::announced_chunks; }
   bool is_issued(ActionKind kind) const noexcept {
     return (issued & bit(static_cast<std::uint32_t>(kind))) != 0;
   }

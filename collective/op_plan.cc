@@ -117,9 +117,10 @@ void describe(Op& op, const wire::AnnounceBody& body, const GroupShape& shape) {
   op.announced_first = body;
   op.root_node = plan->has_root ? shape.node_of_rank(body.root) : 0;
   const bool has_counts = body.counts_crc != 0;
-  op.eager = (body.count == 0 && !has_counts) || may_be_eager(body, *plan, shape);
+  const bool has_nothing = body.count == 0 && !has_counts;
+  op.form = has_nothing || may_be_eager(body, *plan, shape) ? Form::eager : Form::legs;
   // What travels with the announcements has no chunks, unless a node declines.
-  if (!has_counts && !op.eager) cut(op, shape, nullptr);
+  if (!has_counts && !op.is_eager()) cut(op, shape, nullptr);
 }
 
 void cut(Op& op, const GroupShape& shape, const std::uint64_t* counts) {
@@ -135,7 +136,7 @@ void cut(Op& op, const GroupShape& shape, const std::uint64_t* counts) {
                  .lanes = shape.lanes,
                  .one_lane = (op.announced_first.flags & wire::kAnnounceOneLane) != 0});
   op.chunks = ChunkMap(*op.plan, sharding, shape, {op.root_node, op.share_begins, op.pairs});
-  op.announces_chunks = may_announce_chunks(op, sharding, shape);
+  op.form = may_announce_chunks(op, sharding, shape) ? Form::announced_chunks : Form::legs;
   // Known before the op starts here: an owner that needs no contribution may have heard of all
   // nodes earlier.
   op.steps_left = steps_of(op, shape);
@@ -155,8 +156,7 @@ plan::Shape shape_for(const Op& op, std::uint32_t rank, const GroupShape& shape)
 }
 
 void decline_eager(Op& op, const GroupShape& shape) noexcept {
-  if (!op.eager || op.started || op.failed || may_bring_block(op, shape)) return;
-  op.eager = false;
+  if (!op.is_eager() || op.has_started() || op.failed() || may_bring_block(op, shape)) return;
   cut(op, shape, nullptr);
 }
 
@@ -165,13 +165,13 @@ bool may_bring_block(const Op& op, const GroupShape& shape) noexcept {
 }
 
 bool declines(const Op& op, const GroupShape& shape) noexcept {
-  return !op.eager && op.plan->has_one_leg() && op.plan->may_decline_eager() &&
+  return !op.is_eager() && op.plan->has_one_leg() && op.plan->may_decline_eager() &&
          may_be_eager(op.announced_first, *op.plan, shape);
 }
 
 std::uint64_t eager_bytes_of(const Op& op, std::uint32_t from, std::uint32_t to,
                              const GroupShape& shape) noexcept {
-  return op.eager && may_be_eager(op.announced_first, *op.plan, shape)
+  return op.is_eager() && may_be_eager(op.announced_first, *op.plan, shape)
              ? bytes_between(op, from, to, shape)
              : 0;
 }
@@ -179,7 +179,7 @@ std::uint64_t eager_bytes_of(const Op& op, std::uint32_t from, std::uint32_t to,
 bool eager_bytes_agree(Op& op, std::uint32_t node, const wire::AnnounceBody& body,
                        const GroupShape& shape) noexcept {
   const bool is_block = (body.flags & wire::kAnnounceBlock) != 0;
-  if (op.announces_chunks && op.chunks.owned(shape.node) != 0) {
+  if (op.announces_chunks() && op.chunks.owned(shape.node) != 0) {
     return is_block && body.eager_bytes >= wire::kBlockHeaderBytes;
   }
   if (!may_be_eager(body, *op.plan, shape)) return body.eager_bytes == 0 && !is_block;

@@ -54,12 +54,14 @@ void OpTable::remove(OpId id) {
 }
 
 void OpTable::remember(OpId id) noexcept {
-  remembered_ += ops_[id].remembered ? 0 : 1;
-  ops_[id].remembered = true;
+  remembered_ += ops_[id].is_remembered() ? 0 : 1;
+  ops_[id].ending = Ending::remembered;
 }
 
 void OpTable::recall(OpId id) noexcept {
-  remembered_ -= std::exchange(ops_[id].remembered, false) ? 1 : 0;
+  if (!ops_[id].is_remembered()) return;
+  ops_[id].ending = Ending::none;
+  --remembered_;
 }
 
 OpId OpTable::find(const OpKey& key) const noexcept {
@@ -109,14 +111,14 @@ bool OpTable::waits_for_earlier_use(OpId id) const noexcept {
   if (key.tensor == 0) return false;
   const auto found = by_tensor_.find(key.tensor);
   return std::any_of(found->second.begin(), found->second.end(), [&](OpId other) {
-    return ops_[other].key.sequence < key.sequence && !ops_[other].failed;
+    return ops_[other].key.sequence < key.sequence && !ops_[other].failed();
   });
 }
 
 bool OpTable::waits_for_running_use(OpId id) const noexcept {
   if (ops_[id].key.tensor == 0) return false;
   const OpId first = earliest_use(ops_[id].key.tensor);
-  return first != kNoSlot && first != id && ops_[first].started;
+  return first != kNoSlot && first != id && ops_[first].has_started();
 }
 
 OpId OpTable::earliest_use(std::uint64_t tensor) const noexcept {
@@ -124,7 +126,7 @@ OpId OpTable::earliest_use(std::uint64_t tensor) const noexcept {
   if (found == by_tensor_.end()) return kNoSlot;
   OpId earliest = kNoSlot;
   for (const OpId id : found->second) {
-    if (ops_[id].failed) continue;
+    if (ops_[id].failed()) continue;
     if (earliest == kNoSlot || ops_[id].key.sequence < ops_[earliest].key.sequence) earliest = id;
   }
   return earliest;

@@ -22,7 +22,9 @@ const codec::Recipe* Announcements::recipe_of(OpId op) {
   const LaneOp& data = core_.lane_op(op);
   if (!collective::may_bring_block(core_.op(op), shape)) return nullptr;
   // What the tuner chooses may have become another since the op was submitted.
-  if (data.encoding.tuning == nullptr && !core_.op(op).compressed) return nullptr;
+  if (data.encoding.tuning == nullptr &&
+      core_.op(op).contribution == collective::Contribution::elements)
+    return nullptr;
   // All other nodes get the same.
   const std::uint32_t other = (core_.self() + 1) % core_.nodes();
   const codec::Recipe& recipe = partners_.tuning.recipe(op, {0, wire::Leg::reduce, other});
@@ -32,12 +34,12 @@ const codec::Recipe* Announcements::recipe_of(OpId op) {
 void Announcements::announce(const Action& action) {
   const OpId op = action.op;
   const collective::Op& about = core_.op(op);
-  if (about.announces_chunks) {
+  if (about.announces_chunks()) {
     core_.lane_op(op).sends_before_start = true;
     return announce_chunks(action, 1);
   }
   const ChunkPart all = blocks().whole(op);
-  if (!about.eager || all.elements == 0 || !about.plan->reduces()) return send(action, {});
+  if (!about.is_eager() || all.elements == 0 || !about.plan->reduces()) return send(action, {});
   BlockRequest request;
   request.recipe = recipe_of(op);
   const bool has_slots = core_.lane_op(op).slots() != nullptr;
@@ -72,10 +74,10 @@ void Announcements::save_state(OpId op, const codec::Recipe& recipe, std::uint32
 
 void Announcements::gathered(const BlockRequest& request, const BlockCompletion& completion) {
   const OpId op = request.op;
-  if (core_.op(op).announces_chunks) return chunk_gathered(request, completion);
+  if (core_.op(op).announces_chunks()) return chunk_gathered(request, completion);
   const bool lies_in_input = completion.form == BlockForm::input;
-  if (core_.op(op).failed || lies_in_input) values_.give(core_.self(), request.slab);
-  if (core_.op(op).failed) return core_.ops().done(request.action);
+  if (core_.op(op).failed() || lies_in_input) values_.give(core_.self(), request.slab);
+  if (core_.op(op).failed()) return core_.ops().done(request.action);
   if (lies_in_input) {
     const std::byte* const input = inputs().plain(op, blocks().whole(op));
     return send(request.action, {{input, completion.bytes}, false});
@@ -95,7 +97,7 @@ wire::AnnounceBody Announcements::body_of(OpId op) {
   body.eager_bytes = 0;
   body.flags &= static_cast<std::uint8_t>(~collective::kOwnFlags);
   if (collective::declines(about, shape)) body.flags |= wire::kAnnounceDeclines;
-  if (core_.lane_op(op).slots() != nullptr && shape.verify && !about.eager) {
+  if (core_.lane_op(op).slots() != nullptr && shape.verify && !about.is_eager()) {
     body.flags |= wire::kAnnounceClientBlocks;
     partners_.verifier.compare_blocks(op);
   }
@@ -178,12 +180,12 @@ void Announcements::announce_chunks(const Action& action, std::uint32_t step) {
 
 void Announcements::begin_if_all_announced(OpId op) noexcept {
   const collective::Op& about = core_.op(op);
-  if (about.announces_chunks && about.started) core_.lane_op(op).start(core_.now_ns());
+  if (about.announces_chunks() && about.has_started()) core_.lane_op(op).start(core_.now_ns());
 }
 
 void Announcements::chunk_gathered(const BlockRequest& request, const BlockCompletion& completion) {
   const OpId op = request.op;
-  if (core_.op(op).failed) {
+  if (core_.op(op).failed()) {
     values_.give(core_.self(), request.slab);
     return core_.ops().done(request.action);
   }

@@ -96,7 +96,7 @@ BlockCompletion BlockEncoder::encode(const BlockRequest& request) {
   const ChunkPart part = blocks_.part(op, request.number);
   if (encoding.lossy && codec::is_lossy(*request.recipe)) {
     // What travels with its announcement is one part; of others every chunk has been looked through.
-    if (codec::scans_tensor(encoding.recipe) && blocks_.op(op).eager) scan_part(op, part);
+    if (codec::scans_tensor(encoding.recipe) && blocks_.op(op).is_eager()) scan_part(op, part);
     const Encoded encoded =
         encode_lossy(request, {wire::Leg::reduce, values_.floats(op, part), encoding.state_scale});
     if (!encoded.nonfinite) return elements_in(BlockForm::encoded, encoded.bytes);

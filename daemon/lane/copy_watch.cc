@@ -26,7 +26,8 @@ void CopyWatch::begin(const Rank& who, const shm::SubmitEntry& entry, const Lane
 }
 
 bool CopyWatch::is_over(OpId op) const noexcept {
-  return !core_.ops().table().in_use(op) || core_.op(op).failed || core_.lane_op(op).arriving == 0;
+  return !core_.ops().table().in_use(op) || core_.op(op).failed() ||
+         core_.lane_op(op).arriving == 0;
 }
 
 bool CopyWatch::look() {

@@ -40,8 +40,8 @@ class EagerInputs {
   // The most that another node takes of a contribution: a longer frame would break the protocol.
   static constexpr std::size_t most_contribution(const collective::Op& op,
                                                  const collective::GroupShape& shape) noexcept {
-    return op.eager || op.announces_chunks ? most_bytes(shape)
-                                           : shape.chunk_bytes + wire::kBlockHeaderBytes;
+    return op.is_eager() || op.announces_chunks() ? most_bytes(shape)
+                                                  : shape.chunk_bytes + wire::kBlockHeaderBytes;
   }
 
   // Whether blocks of a recipe that loses something have room there, whatever the values.

@@ -144,7 +144,7 @@ void LaneGroup::submit(LaneClient& client, const shm::SubmitEntry& entry) {
       codec_.blocks().stats(op).error.contributions = admitted.client.energies;
     }
     // One that has failed before anybody said what it is has no plan.
-    if (!ops.op(op).failed && tuning_.compresses(op)) {
+    if (!ops.op(op).failed() && tuning_.compresses(op)) {
       const OpEncoding& encoding = admitted.op.encoding;
       ops.compress(op, encoding.lossy && codec::scans_tensor(encoding.recipe));
     }
@@ -349,7 +349,7 @@ void LaneGroup::complete(OpId op) {
   const collective::Op& ended = core_.op(op);
   reduce_.release_all(op);
   announcements_.release(op);
-  if (ended.failed) {
+  if (ended.failed()) {
     // Ranks that come later find it as it was left.
     LaneOp& data = core_.lane_op(op);
     const bool was_lost = std::exchange(data.state_lost, data.tensor != nullptr);
@@ -375,9 +375,9 @@ void LaneGroup::complete(OpId op) {
     data.tensor->residual_with_client.store(true, std::memory_order_relaxed);
   }
   // The tensor's next op is announced after this one's end on all nodes.
-  if (!ended.failed && !ended.eager) tuning_.pass_on_lead(op);
+  if (!ended.failed() && !ended.is_eager()) tuning_.pass_on_lead(op);
   // The senders' memory is free when they are told that it has arrived.
-  if (ended.plan != nullptr && ended.plan->is_one_way() && !ended.eager) {
+  if (ended.plan != nullptr && ended.plan->is_one_way() && !ended.is_eager()) {
     for (LanePeer* const peer : core_.peers()) {
       if (peer != nullptr && !peer->is_lost()) peer->link->acknowledge_soon();
     }
@@ -403,9 +403,9 @@ void LaneGroup::finalize(OpId op) {
 void LaneGroup::tell_end(OpId op) {
   const collective::Op& ended = core_.op(op);
   Verifier::Verdict verdict;
-  if (ended.verifying && !ended.failed) verdict = verifier_.compare(op);
-  const OpLedger::Ending ending{ended.failed ? ended.status : verdict.code,
-                                ended.failed ? ended.text : verdict.text, core_.now_ns()};
+  if (ended.is_verifying() && !ended.failed()) verdict = verifier_.compare(op);
+  const OpLedger::Ending ending{ended.failed() ? ended.status : verdict.code,
+                                ended.failed() ? ended.text : verdict.text, core_.now_ns()};
   LaneOp& data = core_.lane_op(op);
   ledger_.count(op, ending);
   const auto ranks = core_.lane_ops().begun_ranks(op);

@@ -222,7 +222,7 @@ bool LaneGroup::accept_announce(std::uint32_t node, const wire::FrameHeader& hea
     verifier_.compare_blocks(op);
   }
   if (known) announcements_.begin_if_all_announced(op);
-  const bool lives = known && !core_.op(op).failed;
+  const bool lives = known && !core_.op(op).failed();
   announcements_.accept_values(node, lives ? op : collective::kNoSlot, body);
   return ok;
 }

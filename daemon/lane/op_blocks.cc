@@ -13,7 +13,7 @@ void OpBlocks::attach(CodecRoom& room, TraceRing& trace, LaneCounters& counters,
 }
 
 ChunkPart OpBlocks::part(OpId op, std::uint32_t number) const noexcept {
-  if (ops_.op(op).eager) return whole(op);
+  if (ops_.op(op).is_eager()) return whole(op);
   const collective::ChunkMap& chunks = ops_.op(op).chunks;
   return {chunks.begin(number), chunks.size(number)};
 }

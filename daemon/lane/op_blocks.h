@@ -70,7 +70,7 @@ class OpBlocks {
     return {0, static_cast<std::uint32_t>(ops_.op(op).announced_first.count)};
   }
   std::uint32_t elements(collective::OpId op, std::uint32_t number) const noexcept {
-    return ops_.op(op).eager ? whole(op).elements : ops_.op(op).chunks.size(number);
+    return ops_.op(op).is_eager() ? whole(op).elements : ops_.op(op).chunks.size(number);
   }
   // Where they lie in the inputs of ranks that have them, and in the outputs of those that get them.
   ChunkPart part(collective::OpId op, std::uint32_t number) const noexcept;

@@ -39,7 +39,8 @@ class OpGauges {
     Longest longest;
     for (collective::OpId op = 0; op < ops.table().slots() && ops.table().live() > 0; ++op) {
       const auto& waiting = ops.op(op);
-      if (!ops.table().in_use(op) || waiting.started || waiting.failed || waiting.submitted == 0)
+      if (!ops.table().in_use(op) || waiting.has_started() || waiting.failed() ||
+          waiting.submitted == 0)
         continue;
       const bool all_here = waiting.submitted == collective::low_bits(ops.shape().local_ranks());
       if (all_here && ops.table().waits_for_running_use(op)) continue;

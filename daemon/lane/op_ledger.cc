@@ -84,12 +84,13 @@ void OpLedger::record(OpId op, const Ending& ending) {
   record.dtype = ended.announced_first.dtype;
   record.reduction = ended.announced_first.reduction;
   record.lossy = data.encoding.lossy ? 1 : 0;
-  record.eager = ended.eager ? 1 : 0;
-  record.announced = ended.announces_chunks ? 1 : 0;
+  record.eager = ended.is_eager() ? 1 : 0;
+  record.announced = ended.announces_chunks() ? 1 : 0;
   if (data.encoding.tuning != nullptr) {
     tuning_.describe(op, record);
     record.one_sided =
-        !ended.eager && ended.plan->keeps_sums() && ended.chunks.owned(core_.self()) == 0 ? 1 : 0;
+        !ended.is_eager() && ended.plan->keeps_sums() && ended.chunks.owned(core_.self()) == 0 ? 1
+                                                                                               : 0;
     record.surprising = is_surprising(data, ending.now_ns) ? 1 : 0;
     record.encode_ns = block.encode_ns;
     record.client_ns = data.tensor->lanes[core_.setup().shape.lane].client_ns;

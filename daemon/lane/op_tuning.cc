@@ -69,8 +69,8 @@ bool OpTuning::compresses(OpId op) const noexcept {
 
 bool OpTuning::is_announced(OpId op) const noexcept {
   const collective::Op& about = core_.op(op);
-  return about.announces_chunks ||
-         (about.eager && collective::may_bring_block(about, core_.setup().shape));
+  return about.announces_chunks() ||
+         (about.is_eager() && collective::may_bring_block(about, core_.setup().shape));
 }
 
 tuner::CandidateIndex OpTuning::contributions(OpId op) const noexcept {
@@ -252,7 +252,7 @@ void OpTuning::compare(OpId op, const wire::BlockHeader& header) noexcept {
   const TensorTuning* const tuning = this->tuning(op);
   if (tuning == nullptr || (header.flags & wire::kBlockNonfiniteRaw) != 0) return;
   bool& alike = choices_[op].found.alike;
-  const bool eager = core_.op(op).eager;
+  const bool eager = core_.op(op).is_eager();
   const std::uint32_t place = eager ? (core_.self() + 1) % core_.nodes() : core_.self();
   alike = alike && tuning->makes(candidate(op, place), header);
 }
@@ -301,7 +301,7 @@ void OpTuning::offer_contribution(OpId op, std::uint32_t number) {
   // The client has the others' elements, and results may lie in its own chunks' slots: but not
   // before anything has begun.
   if (has_client_blocks(op)) {
-    if (core_.op(op).announces_chunks && chunks.owned(core_.self()) != 0) offer_own(op, 0);
+    if (core_.op(op).announces_chunks() && chunks.owned(core_.self()) != 0) offer_own(op, 0);
     return;
   }
   if (is_short(op, number)) return;

@@ -121,9 +121,29 @@ const PointToPoint::FrameHandler* PointToPoint::FrameHandler::of(std::uint8_t ki
       return &kSendWithdraw;
     case FrameKind::rank_left:
       return &kRankLeft;
-    default:  // LaneGroup's, which asks here for these six
+    // Those of operations: LaneGroup has them.
+    case FrameKind::announce:
+    case FrameKind::grant:
+    case FrameKind::contribution:
+    case FrameKind::result:
+    case FrameKind::op_fail:
+    case FrameKind::verify:
+    case FrameKind::submitted:
+    // Those of the link, the transports and the conductors, which no group sees.
+    case FrameKind::hello:
+    case FrameKind::hello_reply:
+    case FrameKind::refuse:
+    case FrameKind::ack:
+    case FrameKind::heartbeat:
+    case FrameKind::goodbye:
+    case FrameKind::rdma_offer:
+    case FrameKind::rdma_accept:
+    case FrameKind::rdma_ready:
+    case FrameKind::rdma_decline:
+    case FrameKind::control:
       return nullptr;
   }
+  return nullptr;  // no kind of this version
 }
 
 bool PointToPoint::place_payload(std::uint32_t node, const wire::FrameHeader& header,

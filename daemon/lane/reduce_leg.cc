@@ -16,7 +16,7 @@ using collective::OpId;
 
 void ReduceLeg::grant(const Action& action) {
   const auto& owned = core_.op(action.op).chunks;
-  const bool announced = core_.op(action.op).announces_chunks;
+  const bool announced = core_.op(action.op).announces_chunks();
   for (std::uint32_t i = 0; i < action.count; ++i) {
     const ChunkId chunk = core_.ops().chunk_slot(action.op, action.index + i);
     if (announced) {
@@ -77,7 +77,7 @@ void ReduceLeg::contribute(const Action& action) {
 void ReduceLeg::contributed(const BlockRequest& request, const BlockCompletion& completion) {
   const OpId op = request.op;
   FrameMemory& memory = core_.resources().memory;
-  if (core_.op(op).failed) {
+  if (core_.op(op).failed()) {
     memory.send_slabs().give(request.slab);
     memory.withdraw(request.cookie);
     return core_.ops().done(request.action);
@@ -147,7 +147,7 @@ void ReduceLeg::add(const Action& action) {
   request.sum =
       action.kind == ActionKind::add ? chunks_.sum(action.chunk) : chunks_.begin_sum(action.chunk);
   if (action.kind != ActionKind::begin) {
-    request.block = core_.op(action.op).announces_chunks
+    request.block = core_.op(action.op).announces_chunks()
                         ? announced_.kept(action.op, action.node)
                         : chunks_.contribution(action.chunk, action.node);
   }
@@ -164,7 +164,7 @@ void ReduceLeg::added(const BlockRequest& request, const BlockCompletion& comple
                   request.number, completion.problem);
     core_.ops().fail(action.op, {Errc::corrupt_data, collective::kNoRank, text});
   } else if (action.kind != ActionKind::begin) {
-    if (!core_.op(action.op).announces_chunks) {
+    if (!core_.op(action.op).announces_chunks()) {
       chunks_.release_contribution(action.chunk, action.node);
     }
     LanePeer& peer = core_.peer(action.node);

@@ -124,7 +124,7 @@ void ResultLeg::send(OpId op, std::uint32_t number, const BlockFrame& frame) {
 
 // The payload is one that all nodes have alike.
 void ResultLeg::verify(OpId op, std::uint32_t number, std::span<const std::byte> payload) {
-  partners_.verifier.add_block(op, number, payload, core_.op(op).announces_chunks);
+  partners_.verifier.add_block(op, number, payload, core_.op(op).announces_chunks());
 }
 
 BorrowedMemory ResultLeg::lend(const BlockRequest& request, const BlockCompletion& completion,
@@ -157,7 +157,7 @@ void ResultLeg::made(const BlockRequest& request, const BlockCompletion& complet
   if (completion.form == BlockForm::none) {
     core_.ops().fail(op, {Errc::internal, collective::kNoRank, "a result cannot be encoded"});
   }
-  if (parked || receivers == 0 || core_.op(op).failed) {
+  if (parked || receivers == 0 || core_.op(op).failed()) {
     memory.result_slabs().give(request.slab);
     memory.withdraw(request.cookie);
   } else {
@@ -240,7 +240,7 @@ void ResultLeg::accept(std::uint32_t node, const wire::FrameHeader& header,
   request.block = peer.results.operand(request.slab)
                       .slice(0, request.in_place ? place.prefix.size() : place.body.size());
   core_.ops().delivering(node, request.op);
-  if (core_.op(request.op).failed) return delivered(request, {});
+  if (core_.op(request.op).failed()) return delivered(request, {});
   partners_.path.submit(request);
 }
 
@@ -255,7 +255,7 @@ std::span<const std::byte> ResultLeg::payload_of(const BlockRequest& request) co
 void ResultLeg::delivered(const BlockRequest& request, const BlockCompletion& completion) {
   const OpId op = request.op;
   core_.peer(request.node).results.give(request.slab);
-  if (core_.op(op).failed) {
+  if (core_.op(op).failed()) {
     core_.ops().not_delivered(op);
   } else if (completion.problem != nullptr) {
     bump(core_.resources().counters->bad_blocks, std::uint64_t{1});

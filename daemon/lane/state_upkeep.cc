@@ -60,11 +60,11 @@ std::uint64_t StateUpkeep::lose(OpId op) {
 // may have begun all the same: then it has been delivered there, and is owed once more.
 void StateUpkeep::take_back(OpId op) {
   const LaneOp& data = lane_ops_[op];
-  if (!data.saved_state || ops_.op(op).started) return;
+  if (!data.saved_state || ops_.op(op).has_started()) return;
   if (!data.tensor->codec.restore(ops_.op(op).key.sequence)) return;
   if (data.encoding.tuning == nullptr) return;
   // At most one chunk for each node.
-  const std::uint32_t chunks = ops_.op(op).announces_chunks ? ops_.nodes() : 1;
+  const std::uint32_t chunks = ops_.op(op).announces_chunks() ? ops_.nodes() : 1;
   data.encoding.tuning->set_residuals_pending(chunks);
 }
 
@@ -109,9 +109,10 @@ void StateUpkeep::mark_doubtful(OpId op) {
   if (data.tensor == nullptr || !data.encoding.lossy) return;
   // A client's block may have gone out with the announcement: what it leaves out the client has.
   const collective::Op& about = ops_.op(op);
-  const bool announced = data.slots() != nullptr && (about.eager || about.announces_chunks) &&
+  const bool announced = data.slots() != nullptr &&
+                         (about.is_eager() || about.announces_chunks()) &&
                          about.has_spoken(ops_.shape().node);
-  if (!about.started && !data.saved_state && !announced) return;
+  if (!about.has_started() && !data.saved_state && !announced) return;
   data.tensor->doubtful.store(true, std::memory_order_relaxed);
 }
 
@@ -135,7 +136,7 @@ bool StateUpkeep::take_lost(TensorState& tensor) noexcept {
 bool StateUpkeep::is_in_use(const TensorState& tensor) const {
   for (OpId op = 0; op < ops_.table().slots(); ++op) {
     const collective::Op& one = ops_.op(op);
-    const bool is_done = (one.completing && !is_clearing(op)) || one.remembered;
+    const bool is_done = (one.is_completing() && !is_clearing(op)) || one.is_remembered();
     if (ops_.table().in_use(op) && !is_done && lane_ops_[op].tensor == &tensor) return true;
   }
   return false;

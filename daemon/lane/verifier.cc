@@ -47,12 +47,12 @@ Verifier::Taken Verifier::take_some(const OpBlocks& blocks, std::size_t bytes) {
   const collective::Action action = under_way_.front();
   const OpId op = action.op;
   const auto& numbers = shape_.ranks[shape_.node];
-  const bool failed = blocks.op(op).failed;
+  const bool failed = blocks.op(op).failed();
   std::size_t seen = 0;
   while (!failed && place_.rank < numbers.size()) {
     if (seen >= bytes) return {};
     // What fits in its announcements has no results that are blocks, whatever a node says.
-    const bool as_blocks = blocks_[op].are_compared && !blocks.op(op).eager;
+    const bool as_blocks = blocks_[op].are_compared && !blocks.op(op).is_eager();
     if (as_blocks) place_.crc = blocks_[op].crc;
     if (!as_blocks && take_chunk(blocks, op, seen)) continue;
     own_[place_.rank] = {numbers[place_.rank], place_.crc};
@@ -65,7 +65,7 @@ Verifier::Taken Verifier::take_some(const OpBlocks& blocks, std::size_t bytes) {
 }
 
 bool Verifier::take_chunk(const OpBlocks& blocks, OpId op, std::size_t& seen) {
-  if (blocks.op(op).eager) {
+  if (blocks.op(op).is_eager()) {
     if (place_.index++ != 0) return false;
     seen += count_in(blocks, op, blocks.whole(op));
     return true;

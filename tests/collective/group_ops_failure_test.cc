@@ -128,7 +128,7 @@ TEST(GroupOpsFailure, AUseThatWaitsForTheOneBeforeItTimesOutOnlyWithThat) {
     for (std::uint32_t rank = 0; rank < 3; ++rank) net.submit(rank, kX, all_reduce_of(kChunk * 90));
     const auto has_begun = [&net](std::uint32_t node) {
       const OpId op = net.ops(node).find(kX);
-      return op != kNoSlot && net.ops(node).op(op).started;
+      return op != kNoSlot && net.ops(node).op(op).has_started();
     };
     while (!(has_begun(0) && has_begun(1) && has_begun(2)) && net.step()) {
     }

@@ -157,7 +157,7 @@ bool GroupOpsNet::do_one_late(std::uint32_t self) {
 
 void GroupOpsNet::end_delivery(std::uint32_t to, const Delivery& delivery) {
   GroupOps& ops = *nodes_[to].ops;
-  if (ops.op(delivery.op).failed) {
+  if (ops.op(delivery.op).failed()) {
     ops.not_delivered(delivery.op);
   } else {
     ops.delivered(delivery.op, delivery.chunk);
@@ -190,7 +190,7 @@ void GroupOpsNet::issue(std::uint32_t self, const Action& action) {
   Node& node = nodes_[self];
   expect_may_be_issued(node, action);
   const Room free = room(node);
-  const bool announced = node.ops->op(action.op).announces_chunks;
+  const bool announced = node.ops->op(action.op).announces_chunks();
   const std::uint32_t others = announced ? 0 : nodes() - 1;
   switch (action.kind) {
     case ActionKind::grant:
@@ -218,7 +218,7 @@ void GroupOpsNet::issue(std::uint32_t self, const Action& action) {
       }
       for (const ChunkId chunk : held) release_chunk(node, chunk);
       const Op& op = node.ops->op(action.op);
-      ASSERT_TRUE(op.failed || op.steps_left == 0);
+      ASSERT_TRUE(op.failed() || op.steps_left == 0);
       break;
     }
     default:
@@ -271,7 +271,7 @@ void GroupOpsNet::act(std::uint32_t self, const Action& action) {
     case ActionKind::none:
       break;
     case ActionKind::scan:
-      ASSERT_TRUE(op.scans);
+      ASSERT_TRUE(op.contribution == Contribution::scanned_blocks);
       break;
     case ActionKind::announce: {
       frame.kind = wire::FrameKind::announce;
@@ -282,7 +282,7 @@ void GroupOpsNet::act(std::uint32_t self, const Action& action) {
         if (to == self) continue;
         frame.body.eager_bytes =
             static_cast<std::uint32_t>(eager_bytes_of(op, self, to, ops.shape()));
-        if (op.announces_chunks && op.chunks.owned(to) != 0) {
+        if (op.announces_chunks() && op.chunks.owned(to) != 0) {
           frame.body.flags |= wire::kAnnounceBlock;
           frame.body.eager_bytes = wire::kBlockHeaderBytes + 1;
         } else {
@@ -298,10 +298,10 @@ void GroupOpsNet::act(std::uint32_t self, const Action& action) {
         ASSERT_NE(chunk, kNoSlot);
         ASSERT_FALSE(node.sums.contains(chunk)) << "a slot is granted twice";
         node.sums[chunk] = {};
-        node.slabs[chunk] = op.announces_chunks ? 0 : nodes() - 1;
+        node.slabs[chunk] = op.announces_chunks() ? 0 : nodes() - 1;
         node.chunk_op[chunk] = action.op;
       }
-      if (op.announces_chunks) break;
+      if (op.announces_chunks()) break;
       frame.kind = wire::FrameKind::grant;
       frame.chunk = op.chunks.chunk(self, action.index);
       frame.count = action.count;
@@ -327,7 +327,7 @@ void GroupOpsNet::act(std::uint32_t self, const Action& action) {
       auto& sum = node.sums.at(action.chunk);
       ASSERT_EQ(action.node, (self + sum.size()) % nodes()) << "the order of addition is fixed";
       sum.push_back(action.node);
-      if (op.announces_chunks) break;
+      if (op.announces_chunks()) break;
       --node.slabs[action.chunk];
       --node.used.receive_slabs;
       break;
@@ -355,7 +355,7 @@ void GroupOpsNet::act(std::uint32_t self, const Action& action) {
       send_result(self, op, op.chunks.chunk(self, action.index));
       break;
     case ActionKind::reduce_eager:
-      ASSERT_TRUE(op.eager);
+      ASSERT_TRUE(op.is_eager());
       break;
     case ActionKind::verify:
       frame.kind = wire::FrameKind::verify;
@@ -378,7 +378,7 @@ void GroupOpsNet::act(std::uint32_t self, const Action& action) {
            ++rank) {
         const RankOp id = id_of(rank, op.key);
         if (!submitted_[id] || outcomes_.contains(id)) continue;
-        outcomes_[id] = {op.failed ? op.status : Errc::ok, op.text, op.about_rank};
+        outcomes_[id] = {op.failed() ? op.status : Errc::ok, op.text, op.about_rank};
       }
       ops.release(action.op);
       return;

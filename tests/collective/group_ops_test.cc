@@ -178,7 +178,7 @@ TEST(GroupOps, AResultOfAnEagerOpSaysThatANodeDeclines) {
     EXPECT_FALSE(ops.expect_result(1, kX, 0, op)) << "of an op that this node has not announced";
     ASSERT_EQ(do_next(ops, {8, 8, 8, 8}).kind, ActionKind::announce);
     EXPECT_EQ(ops.expect_result(1, kX, 0, op), may_lose);
-    EXPECT_EQ(ops.op(ops.find(kX)).eager, !may_lose);
+    EXPECT_EQ(ops.op(ops.find(kX)).is_eager(), !may_lose);
   }
 }
 

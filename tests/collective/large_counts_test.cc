@@ -43,7 +43,7 @@ void expect_whole(const plan::Plan& plan, std::uint64_t count, DType dtype) {
     Op op;
     op.key = {77, 3};
     describe(op, body_of(plan, count, dtype), shape);
-    ASSERT_FALSE(op.eager);
+    ASSERT_FALSE(op.is_eager());
     for (std::uint32_t node = 0; node < 3; ++node) {
       const std::uint32_t owned = op.chunks.owned(node);
       chunks += owned;

@@ -103,7 +103,7 @@ TEST_F(LegsOfOneOp, WhatThereIsRoomForIsGrantedBeforeASumIsFinished) {
 
 TEST_F(LegsOfOneOp, ContributionsToOneNodeGoOutInOrder) {
   begin(3, all_reduce_of(kChunk * 9));
-  op.compressed = true;
+  op.contribution = Contribution::blocks;
   for (const std::uint32_t node : {1u, 2u}) {
     ASSERT_TRUE(legs->take_grant(kOp, op, {node, op.chunks.chunk(node, 0), 3}));
   }
@@ -122,7 +122,7 @@ TEST_F(LegsOfOneOp, ContributionsToOneNodeGoOutInOrder) {
 
 TEST_F(LegsOfOneOp, NothingIsContributedBeforeAllThatIsSentHasBeenLookedThrough) {
   begin(3, all_reduce_of(kChunk * 5));
-  op.compressed = op.scans = true;
+  op.contribution = Contribution::scanned_blocks;
   ASSERT_TRUE(legs->take_grant(kOp, op, {1, op.chunks.chunk(1, 0), op.chunks.owned(1)}));
   const Room no_grants{0, 0, 8, 8};
   std::vector<std::uint32_t> scanned;
@@ -141,7 +141,7 @@ TEST_F(LegsOfOneOp, NothingIsContributedBeforeAllThatIsSentHasBeenLookedThrough)
 
 TEST_F(LegsOfOneOp, WhatIsPublishedIsLookedThroughFirst) {
   begin(2, broadcast_of(kChunk * 2, 0));
-  op.scans = true;
+  op.contribution = Contribution::scanned_blocks;
   for (std::uint32_t i = 0; i < op.chunks.owned(0); ++i) {
     const Action scan = next();
     ASSERT_EQ(scan.kind, ActionKind::scan);
@@ -196,7 +196,7 @@ TEST_F(LegsOfOneOp, NothingComesOfAnActionWhoseOpHasFailed) {
   contribute(1, 0);
   const Action add = next();
   ASSERT_EQ(add.kind, ActionKind::begin_add);
-  op.failed = true;
+  op.status = Errc::internal;
   EXPECT_EQ(legs->done(add, op), 0u);
   EXPECT_EQ(next().kind, ActionKind::begin_add) << "it counts as not added";
 }

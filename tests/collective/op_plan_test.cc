@@ -33,7 +33,7 @@ TEST(OpPlan, ABroadcastBelongsToTheNodeOfItsRoot) {
   EXPECT_EQ(op.chunks.owned(1), 10u);
   EXPECT_EQ(op.chunks.owned(0), 0u);
   EXPECT_EQ(op.steps_left, 10u);
-  EXPECT_FALSE(op.eager);
+  EXPECT_FALSE(op.is_eager());
 }
 
 TEST(OpPlan, ChunksOfAReductionAreStriped) {
@@ -44,11 +44,11 @@ TEST(OpPlan, ChunksOfAReductionAreStriped) {
 
 TEST(OpPlan, SmallOpsAreEagerAndABarrierIsAlways) {
   GroupShape shape = three_nodes();
-  EXPECT_TRUE(described(all_reduce_of(kChunk * 4), shape).eager);
-  EXPECT_FALSE(described(all_reduce_of(kChunk * 4 + 1), shape).eager);
+  EXPECT_TRUE(described(all_reduce_of(kChunk * 4), shape).is_eager());
+  EXPECT_FALSE(described(all_reduce_of(kChunk * 4 + 1), shape).is_eager());
   shape.eager_bytes = 0;
-  EXPECT_TRUE(described(barrier(), shape).eager);
-  EXPECT_FALSE(described(all_reduce_of(1), shape).eager);
+  EXPECT_TRUE(described(barrier(), shape).is_eager());
+  EXPECT_FALSE(described(all_reduce_of(1), shape).is_eager());
 }
 
 TEST(OpPlan, TheShapeIsOfOneRank) {
@@ -79,13 +79,13 @@ TEST(OpPlan, ANodeThatBringsNoContributionDeclines) {
   Op op = described(body, shape);
   body.eager_bytes = 3;
   EXPECT_FALSE(eager_bytes_agree(op, 1, body, shape));
-  EXPECT_TRUE(op.eager);
+  EXPECT_TRUE(op.is_eager());
   body.eager_bytes = 2 * kChunkBytes;
   EXPECT_TRUE(eager_bytes_agree(op, 1, body, shape));
-  EXPECT_TRUE(op.eager);
+  EXPECT_TRUE(op.is_eager());
   body.eager_bytes = 0;
   EXPECT_TRUE(eager_bytes_agree(op, 2, body, shape));
-  EXPECT_FALSE(op.eager);
+  EXPECT_FALSE(op.is_eager());
   EXPECT_EQ(op.steps_left, 2u);
   body.eager_bytes = 2 * kChunkBytes;
   EXPECT_TRUE(eager_bytes_agree(op, 0, body, shape)) << "it could not know";
@@ -113,7 +113,7 @@ TEST(OpPlan, AContributionMayBeABlockWhereTheGroupKnowsThem) {
   body.eager_bytes = 2 * kChunkBytes;
   EXPECT_TRUE(eager_bytes_agree(op, 1, body, shape));
   decline_eager(op, shape);
-  EXPECT_TRUE(op.eager);
+  EXPECT_TRUE(op.is_eager());
 }
 
 TEST(OpPlan, WhatBuildsOnBlocksBeforeOrEndsWithItsOwnersIsNoBlockInAnAnnouncement) {
@@ -136,7 +136,7 @@ TEST(OpPlan, ChunksAreAnnouncedWhereEachNodeOwnsOneThatFits) {
   GroupShape shape = three_nodes();
   shape.eager_bytes = kChunkBytes;
   const auto announces = [&](const wire::AnnounceBody& body) {
-    return described(body, shape).announces_chunks;
+    return described(body, shape).announces_chunks();
   };
   EXPECT_FALSE(announces(all_reduce_of(3 * kChunk))) << "another form of the group";
   shape.eager_form = EagerForm::chunks;
@@ -196,7 +196,7 @@ TEST(OpPlan, OnlyTheRootMayBringValuesAndItMust) {
   body.eager_bytes = 16;
   EXPECT_TRUE(eager_bytes_agree(op, 2, body, shape));
   EXPECT_FALSE(eager_bytes_agree(op, 0, body, shape));
-  EXPECT_TRUE(op.eager);
+  EXPECT_TRUE(op.is_eager());
 }
 
 TEST(OpPlan, ANodeDeclinesWhatMovesByAFlag) {
@@ -207,17 +207,17 @@ TEST(OpPlan, ANodeDeclinesWhatMovesByAFlag) {
     body.kind = plan->number;
     body.count = 4;
     Op op = described(body, shape);
-    EXPECT_TRUE(op.eager);
+    EXPECT_TRUE(op.is_eager());
     EXPECT_FALSE(declines(op, shape));
     body.flags = wire::kAnnounceDeclines;
     EXPECT_EQ(eager_bytes_agree(op, 1, body, shape), may_lose) << "node 1 has a share for node 0";
-    EXPECT_EQ(op.eager, !may_lose);
+    EXPECT_EQ(op.is_eager(), !may_lose);
     EXPECT_EQ(declines(op, shape), may_lose) << "this node follows";
     body.eager_bytes = 4;
     EXPECT_EQ(eager_bytes_agree(op, 1, body, shape), !may_lose) << "who declines brings nothing";
     body.flags = 0;
     EXPECT_TRUE(eager_bytes_agree(op, 2, body, shape)) << "it could not know";
-    EXPECT_EQ(op.eager, !may_lose);
+    EXPECT_EQ(op.is_eager(), !may_lose);
   }
 }
 

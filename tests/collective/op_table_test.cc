@@ -102,12 +102,12 @@ TEST(OpTable, TensorsThatComeAndGoLeaveNothing) {
 TEST(OpTable, ANewOpKnowsNothingOfTheLastInItsSlot) {
   OpTable ops(1, 3, 1);
   const OpId a = ops.create({1, 0});
-  ops[a].failed = true;
+  ops[a].status = Errc::internal;
   ops.hear(a, 2).told = 0b11;
   ops.remove(a);
   const OpId b = ops.create({2, 0});
   ASSERT_EQ(a, b);
-  EXPECT_FALSE(ops[b].failed);
+  EXPECT_FALSE(ops[b].failed());
   EXPECT_EQ(ops.heard(b, 2).told, 0u);
   EXPECT_EQ(ops[b].order, 1u);
 }
@@ -119,7 +119,7 @@ TEST(OpTable, AUseWaitsForEarlierOnesThatHaveNotFailed) {
   const OpId first = ops.create({7, 0});
   EXPECT_TRUE(ops.waits_for_earlier_use(second));
   EXPECT_EQ(ops.earliest_use(7), first);
-  ops[first].failed = true;
+  ops[first].status = Errc::internal;
   EXPECT_FALSE(ops.waits_for_earlier_use(second));
   EXPECT_EQ(ops.earliest_use(7), second);
   EXPECT_EQ(ops.earliest_use(9), kNoSlot);

@@ -33,7 +33,7 @@ TEST_F(AnnouncementsTest, AnOpThatIsTooLargeIsAnnouncedWithoutValues) {
   EXPECT_EQ(lane_op(op).bytes_sent, 0u);
   EXPECT_FALSE(lane_op(op).sends_before_start);
   node(0).hear(1, spec);
-  EXPECT_TRUE(node(0).core.op(op).started) << "the action is done";
+  EXPECT_TRUE(node(0).core.op(op).has_started()) << "the action is done";
 }
 
 TEST_F(AnnouncementsTest, FlagsOfAnotherNodeAreNotRepeated) {
@@ -211,7 +211,7 @@ TEST_F(WithBlocks, WithoutARecipeElementsTravelAsTheyAre) {
 TEST_F(WithBlocks, ABlockThatMakesNoSenseFailsTheOpAndIsCounted) {
   const OpId op = reduce_with(raw_block(DType::f32, ramp(kFew - 1, 1, 1)));
   const collective::Op& about = node(0).core.op(op);
-  EXPECT_TRUE(about.failed);
+  EXPECT_TRUE(about.failed());
   EXPECT_EQ(about.status, Errc::corrupt_data);
   EXPECT_STREQ(about.text,
                "what node 1 contributes with its announcement: the block's sizes differ from the "
@@ -225,7 +225,7 @@ TEST_F(WithBlocks, ABlockThatMakesNoSenseFailsTheOpAndIsCounted) {
 
 TEST_F(WithBlocks, ABlockThatMakesSenseFailsNothing) {
   const OpId op = reduce_with(raw_block(DType::f32, ramp(kFew, 1, 1)));
-  EXPECT_FALSE(node(0).core.op(op).failed) << node(0).core.op(op).text;
+  EXPECT_FALSE(node(0).core.op(op).failed()) << node(0).core.op(op).text;
   EXPECT_EQ(node(0).resources.counters->bad_blocks.load(), 0u);
   EXPECT_EQ(node(0).got(op)[0], 2.0f);
 }

@@ -62,7 +62,7 @@ TEST_F(CopyWatchTest, AChunkIsThereWithItsLastElement) {
   EXPECT_TRUE(watch.has_all(op));
   client.raise_input(0);
   EXPECT_FALSE(watch.look()) << "an input that is there is not looked at again";
-  EXPECT_FALSE(about().failed);
+  EXPECT_FALSE(about().failed());
 }
 
 TEST_F(CopyWatchTest, WhatIsKnownDoesNotChangeUnderAnAction) {
@@ -75,7 +75,7 @@ TEST_F(CopyWatchTest, WhatIsKnownDoesNotChangeUnderAnAction) {
 TEST_F(CopyWatchTest, AWatermarkThatLiesFailsItsOp) {
   client.raise_input(kBytes + 1);
   watch.look();
-  EXPECT_TRUE(about().failed);
+  EXPECT_TRUE(about().failed());
   EXPECT_EQ(about().status, Errc::invalid_argument);
   EXPECT_STREQ(about().text, "rank 0: the watermark of its input says 4097 of 4096 bytes, after 0");
 }
@@ -84,7 +84,7 @@ TEST_F(CopyWatchTest, OneThatStandsStillFailsAfterTheTimeout) {
   world.clock.advance_ns(kSecond);
   client.raise_input(8);
   watch.expire(world.clock.now_ns(), kSecond);
-  EXPECT_FALSE(about().failed) << "it has moved";
+  EXPECT_FALSE(about().failed()) << "it has moved";
   world.clock.advance_ns(kSecond);
   watch.expire(world.clock.now_ns(), kSecond);
   EXPECT_EQ(about().status, Errc::op_timeout);
@@ -97,7 +97,7 @@ TEST_F(CopyWatchTest, OneThatHasJustMovedStandsNotStill) {
   world.clock.advance_ns(1);
   client.raise_input(8);
   watch.expire(now_ns, kSecond);
-  EXPECT_FALSE(about().failed) << about().text;
+  EXPECT_FALSE(about().failed()) << about().text;
 }
 
 class ByShares : public CopyWatchTest {
@@ -152,14 +152,14 @@ TEST_F(CopyWatchOfABatch, OneThatWaitsForTheFirstDoesNotStandStill) {
     client.raise_input(bytes);
     pass(kSecond - 1);
   }
-  EXPECT_FALSE(of_second().failed) << of_second().text;
+  EXPECT_FALSE(of_second().failed()) << of_second().text;
   client.raise_input(kBytes);
   pass(kSecond - 1);
   pass(kSecond - 1);
-  EXPECT_FALSE(of_second().failed) << "its copy has just begun: " << of_second().text;
+  EXPECT_FALSE(of_second().failed()) << "its copy has just begun: " << of_second().text;
   pass(1);
   EXPECT_STREQ(of_second().text, "rank 0: for 1000 ms its input has stopped at 0 of 4096 bytes");
-  EXPECT_FALSE(about().failed);
+  EXPECT_FALSE(about().failed());
 }
 
 TEST_F(CopyWatchOfABatch, BothStandStillWithTheFirst) {
@@ -177,7 +177,7 @@ TEST_F(CopyWatchOfABatch, OneThatHasBegunHasAClockOfItsOwn) {
   client.raise_input(8);
   pass(kSecond / 2);
   EXPECT_EQ(of_second().status, Errc::op_timeout);
-  EXPECT_FALSE(about().failed);
+  EXPECT_FALSE(about().failed());
 }
 
 // Another lane has seen that the client copies, for an op of its own.
@@ -186,7 +186,7 @@ TEST_F(CopyWatchOfABatch, WhatAnotherLaneSeesOfTheClientCounts) {
     memory.copied_ns = world.clock.now_ns();
     pass(kSecond - 1);
   }
-  EXPECT_FALSE(about().failed) << about().text;
+  EXPECT_FALSE(about().failed()) << about().text;
   pass(1);
   EXPECT_EQ(about().status, Errc::op_timeout);
   EXPECT_EQ(of_second().status, Errc::op_timeout);
@@ -203,9 +203,9 @@ TEST_F(CopyWatchOfABatch, ThatOfTheSecondBeginsWhenTheFirstHasFailed) {
   world.clock.advance_ns(kSecond - 1);
   client.raise_input(kBytes + 1);
   watch.look();
-  ASSERT_TRUE(about().failed);
+  ASSERT_TRUE(about().failed());
   pass(kSecond - 1);
-  EXPECT_FALSE(of_second().failed) << of_second().text;
+  EXPECT_FALSE(of_second().failed()) << of_second().text;
   pass(1);
   EXPECT_EQ(of_second().status, Errc::op_timeout);
 }

@@ -94,7 +94,7 @@ TEST_F(GroupClientsTest, WhileAllPagesAreThereAnOpGoesOn) {
   const OpId op = begin_op();
   touch_pages(first.memory.segment.arena());
   EXPECT_FALSE(clients.fail_if_pages_are_lost(op));
-  EXPECT_FALSE(core.op(op).failed);
+  EXPECT_FALSE(core.op(op).failed());
 }
 
 TEST_F(GroupClientsTest, ALostPageFailsTheOpForTheRankWhoseItIs) {

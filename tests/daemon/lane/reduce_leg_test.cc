@@ -188,7 +188,7 @@ TEST_F(ReduceLegTest, ABlockThatMakesNoSenseFailsTheOpAndIsCounted) {
   ASSERT_TRUE(arrive(contribution(ops[1], 0, block.size()), block));
   owner().carry_out_next(ActionKind::begin_add);
   const collective::Op& op = owner().core.op(ops[0]);
-  EXPECT_TRUE(op.failed);
+  EXPECT_TRUE(op.failed());
   EXPECT_EQ(op.status, Errc::corrupt_data);
   EXPECT_STREQ(op.text,
                "contribution of node 1 to chunk 0: the block's sizes differ from the chunk's");

@@ -304,7 +304,7 @@ TEST_F(ResultLegTest, ABlockThatMakesNoSenseFailsTheOpAndIsCounted) {
   const auto block = raw_block(DType::f32, ramp(kChunk - 1, 1, 1));
   ASSERT_TRUE(arrive(result(ops[0], 0, block.size()), block));
   const collective::Op& op = node(1).core.op(ops[1]);
-  EXPECT_TRUE(op.failed);
+  EXPECT_TRUE(op.failed());
   EXPECT_EQ(op.status, Errc::corrupt_data);
   EXPECT_STREQ(op.text, "result of node 0 for chunk 0: the block's sizes differ from the chunk's");
   EXPECT_EQ(node(1).resources.counters->bad_blocks.load(), 1u);

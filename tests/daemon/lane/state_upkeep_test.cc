@@ -67,7 +67,7 @@ class Rig {
     const collective::Op& its = ops.op(op);
     EXPECT_TRUE(ops.on_announce(1, its.key, its.announced_first, same));
     announce();
-    EXPECT_TRUE(its.started);
+    EXPECT_TRUE(its.has_started());
   }
   // The op that was begun last.
   void announce() { ops.done(lane_test::run_until(ops, collective::ActionKind::announce)); }
