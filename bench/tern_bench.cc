@@ -5,6 +5,7 @@
 #include "bench/codec_bench.h"
 #include "bench/collectives_bench.h"
 #include "bench/flood_bench.h"
+#include "bench/freeing_bench.h"
 #include "bench/kernels_bench.h"
 #include "bench/link_bench.h"
 #include "bench/tuner_bench.h"
@@ -17,6 +18,7 @@ int main(int argc, char** argv) {
   tern::bench::add_codebook_command(app);
   tern::bench::add_collectives_command(app);
   tern::bench::add_flood_command(app);
+  tern::bench::add_freeing_command(app);
   tern::bench::add_kernels_command(app);
   tern::bench::add_link_command(app);
   tern::bench::add_tuner_command(app);

@@ -9,6 +9,7 @@
 #include <string>
 #include <utility>
 
+#include "base/free_slice.h"
 #include "shm/absent_pages.h"
 
 namespace tern::shm {
@@ -16,8 +17,6 @@ namespace {
 
 // Of the format, whatever the machine's own page is: offsets must not differ between builds.
 constexpr std::uint64_t kPageBytes = 4096;
-// What unmap_some() unmaps at once: others of the process wait for the lock of its mappings.
-constexpr std::uint64_t kSliceBytes = 64 << 20;
 
 constexpr std::uint64_t round_up(std::uint64_t bytes) noexcept {
   return (bytes + kPageBytes - 1) / kPageBytes * kPageBytes;
@@ -254,11 +253,11 @@ Segment::~Segment() { unmap(); }
 // From the end, so that what is left stays one mapping.
 bool Segment::unmap_some() noexcept {
   if (base_ == nullptr) return false;
-  if (shape_.segment_bytes <= kSliceBytes) {
+  const std::uint64_t left = without_last_slice(base_, shape_.segment_bytes);
+  if (left == 0) {
     unmap();
     return false;
   }
-  const std::uint64_t left = (shape_.segment_bytes - 1) / kSliceBytes * kSliceBytes;
   guard_.shrink(left);
   ::munmap(base_ + left, shape_.segment_bytes - left);
   shape_.segment_bytes = left;

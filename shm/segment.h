@@ -92,8 +92,8 @@ class Segment {
   // Forgets the mapping without touching it: in a forked child the addresses may be somebody
   // else's.
   void abandon() noexcept;
-  // Unmaps a part that takes some milliseconds. True: something is left. Nothing of the segment may
-  // be used any more.
+  // Unmaps a part that takes less than a millisecond. True: something is left. Nothing of the
+  // segment may be used any more.
   bool unmap_some() noexcept;
   // The mapping does not need it.
   void close_fd() noexcept { fd_.reset(); }

@@ -33,11 +33,12 @@ void KeptStates::forget(Map::iterator kept) {
   const std::uint64_t bytes = kept->second.state->state_bytes();
   if (bytes >= TensorState::kMuchState) {
     // Moved all the way: a copy that stayed here would be the last, if the disposal is quick.
-    Disposal::Some free_it = [held = std::move(kept->second.state)]() mutable {
+    Disposal::Some free_some = [held = std::move(kept->second.state)]() mutable {
+      if (held.use_count() == 1 && held->codec.free_some()) return true;
       held.reset();
       return false;
     };
-    disposal_.take(kept->second.account, std::move(free_it), bytes);
+    disposal_.take(kept->second.account, std::move(free_some), bytes);
   }
   account.bytes -= kept->second.bytes;
   account.by_age.erase({kept->second.expires_ns, kept->first});

@@ -388,11 +388,12 @@ void TensorRegistry::dispose_of(const MemberGroup& group, States states) const {
   for (const auto& one : states) bytes += one->state_bytes();
   if (bytes < TensorState::kMuchState) return;
   const auto left = std::make_shared<States>(std::move(states));
-  const auto free_one = [left] {
+  const auto free_some = [left] {
+    if (left->back().use_count() == 1 && left->back()->codec.free_some()) return true;
     left->pop_back();
     return !left->empty();
   };
-  outlets_.disposal.take(group.account, free_one, bytes);
+  outlets_.disposal.take(group.account, free_some, bytes);
 }
 
 void TensorRegistry::keep(const MemberGroup& group, DeclaredTensor& tensor) {

@@ -19,6 +19,10 @@ namespace tern::daemon {
 namespace {
 
 constexpr std::chrono::seconds kLastWait{1};
+// Between the parts of a thing. Without it the kernel gives what a part holds to those who sleep
+// for it only after some milliseconds (rwsem's RWSEM_WAIT_TIMEOUT): until then the next part is
+// first.
+constexpr std::chrono::microseconds kPause{200};
 // So many users are remembered before those are forgotten who have left nothing.
 constexpr std::size_t kFewUsers = 64;
 
@@ -166,6 +170,7 @@ class Disposal::Shared : public std::enable_shared_from_this<Shared> {
     if (!more) thing.some = nullptr;
     user.begun_ns.store(0, std::memory_order_relaxed);
     if (more) {
+      std::this_thread::sleep_for(kPause);
       for (Thing& one : user.inbox.take_all()) user.waiting.push_back(std::move(one));
       user.waiting.push_back(std::move(thing));
       return true;

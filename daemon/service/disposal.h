@@ -28,7 +28,8 @@ class Disposal {
   static constexpr std::uint64_t kStuckNs = 60'000'000'000;
 
   // Something to dispose of. Called until it says false: nothing of it is left. Between calls its
-  // user's other things have their turn.
+  // user's other things have their turn, and whoever waits for what a call held, as the lock of the
+  // process's mappings.
   using Some = std::function<bool()>;
 
   // By threads of its own, or without any: take() itself does it, for simulations.

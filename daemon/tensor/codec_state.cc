@@ -14,14 +14,6 @@ std::uint64_t chunks_of(const CodecState::Shape& shape) noexcept {
   return (shape.count + shape.chunk_elements - 1) / shape.chunk_elements;
 }
 
-// Zero pages until the first use. False: no memory.
-template <typename Array>
-bool make_zeros(Array& array, std::uint64_t count) noexcept {
-  using Value = typename Array::element_type;
-  array.reset(static_cast<Value*>(std::calloc(count, sizeof(Value))));
-  return array != nullptr;
-}
-
 }  // namespace
 
 bool CodecState::has_streams(const codec::Recipe& recipe) noexcept {
@@ -57,22 +49,22 @@ bool CodecState::allocate(const codec::Recipe& recipe, const Shape& shape) {
   const std::uint64_t levels = chunks * codec::kCodebookLevels;
   const bool saves = codec::has_memory(recipe) && shape.announced;
   if (codec::has_memory(recipe) || has_streams(recipe)) {
-    if (!make_zeros(sender_, shape.count)) return false;
+    if (!sender_.allocate(shape.count)) return false;
   }
-  if (saves && !make_zeros(saved_, shape.count)) return false;
+  if (saves && !saved_.allocate(shape.count)) return false;
   if (has_codebooks(recipe)) {
-    if (!make_zeros(codebooks_, levels)) return false;
-    if (saves && !make_zeros(saved_codebooks_, levels)) return false;
+    if (!codebooks_.allocate(levels)) return false;
+    if (saves && !saved_codebooks_.allocate(levels)) return false;
   }
   if (!has_streams(recipe)) return true;
   keeps_ = codec::needs_shift(recipe) ? Keeps::shifts : Keeps::last_bytes;
-  if (!make_zeros(sender_steps_, chunks)) return false;
+  if (!sender_steps_.allocate(chunks)) return false;
   received_.resize(shape.nodes);
   receiver_steps_.resize(shape.nodes);
   for (std::uint32_t node = 0; node < shape.nodes; ++node) {
     if (node == shape.self) continue;
-    if (!make_zeros(received_[node], shape.count)) return false;
-    if (!make_zeros(receiver_steps_[node], chunks)) return false;
+    if (!received_[node].allocate(shape.count)) return false;
+    if (!receiver_steps_[node].allocate(chunks)) return false;
   }
   return true;
 }
@@ -81,6 +73,12 @@ bool CodecState::adopt_residual(CodecState& other) noexcept {
   if (shape_ != other.shape_ || has_streams() || other.has_streams()) return false;
   if (other.sender_) sender_ = std::move(other.sender_);
   return true;
+}
+
+bool CodecState::free_some() noexcept {
+  const auto frees_of = [](Floats& array) { return array.free_some(); };
+  if (frees_of(sender_) || frees_of(saved_)) return true;
+  return std::any_of(received_.begin(), received_.end(), frees_of);
 }
 
 void CodecState::save(std::uint64_t use) noexcept {

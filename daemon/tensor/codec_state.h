@@ -2,14 +2,13 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <cstdlib>
-#include <memory>
 #include <span>
 #include <vector>
 
 #include "base/dtype.h"
 #include "codec/codec.h"
 #include "codec/recipe.h"
+#include "daemon/tensor/zeroed_array.h"
 
 namespace tern::daemon {
 
@@ -77,6 +76,10 @@ class CodecState {
     return bytes_at(received_[node].get(), begin, elements);
   }
 
+  // Frees a part that takes less than a millisecond. True: something is left. Nothing of the state
+  // may be used any more.
+  bool free_some() noexcept;
+
   bool has_streams() const noexcept { return keeps_ != Keeps::nothing; }
   // A lossy block is a difference to what stream() has.
   bool keeps_shifts() const noexcept { return keeps_ == Keeps::shifts; }
@@ -106,11 +109,8 @@ class CodecState {
   // No stream gets so far.
   static constexpr std::uint64_t kLost = ~std::uint64_t{0};
 
-  struct Free {
-    void operator()(void* memory) const noexcept { std::free(memory); }
-  };
-  using Floats = std::unique_ptr<float[], Free>;
-  using Steps = std::unique_ptr<std::uint64_t[], Free>;
+  using Floats = ZeroedArray<float>;
+  using Steps = ZeroedArray<std::uint64_t>;
 
   std::span<std::byte> bytes_at(float* floats, std::uint64_t begin,
                                 std::uint32_t elements) const noexcept {

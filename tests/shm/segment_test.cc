@@ -13,6 +13,8 @@
 #include <functional>
 #include <string>
 
+#include "base/free_slice.h"
+
 namespace tern::shm {
 namespace {
 
@@ -55,24 +57,27 @@ TEST(Segment, BothSidesSeeTheSameMemory) {
 
 // What others do with the mappings of the process must not wait long.
 TEST(Segment, IsUnmappedInParts) {
-  constexpr std::uint64_t kMiB = 1 << 20;
-  Result<Segment> made = Segment::create(1, 150 * kMiB, 0);
+  Result<Segment> made = Segment::create(1, 5 * kFreeSliceBytes, 0);
   ASSERT_TRUE(made) << made.error().text;
-  const auto mapped = [arena = made->arena()](std::uint64_t at) {
+  auto* const begin = reinterpret_cast<std::byte*>(&made->header());
+  const auto is_mapped = [begin](std::uint64_t at) {
     unsigned char resident = 0;
-    std::byte* const page =
-        arena.data() + at - reinterpret_cast<std::uintptr_t>(arena.data()) % 4096;
-    return ::mincore(page, 1, &resident) == 0;
+    return ::mincore(begin + at / 4096 * 4096, 1, &resident) == 0;
   };
-  EXPECT_TRUE(mapped(149 * kMiB));
-  EXPECT_TRUE(made->unmap_some());
-  EXPECT_FALSE(mapped(149 * kMiB));
-  EXPECT_TRUE(mapped(100 * kMiB));
-  EXPECT_TRUE(made->unmap_some());
-  EXPECT_FALSE(mapped(100 * kMiB));
-  EXPECT_TRUE(mapped(1 * kMiB));
-  EXPECT_FALSE(made->unmap_some());
-  EXPECT_FALSE(mapped(1 * kMiB));
+  std::uint64_t bytes = made->segment_bytes();
+  EXPECT_TRUE(is_mapped(bytes - 1));
+  int parts = 1;
+  for (; made->unmap_some(); ++parts) {
+    const std::uint64_t left = without_last_slice(begin, bytes);
+    EXPECT_FALSE(is_mapped(left));
+    EXPECT_FALSE(is_mapped(bytes - 1));
+    EXPECT_TRUE(is_mapped(left - 1));
+    EXPECT_TRUE(is_mapped(0));
+    bytes = left;
+  }
+  EXPECT_GE(parts, 5);
+  EXPECT_LE(bytes, kFreeSliceBytes);
+  EXPECT_FALSE(is_mapped(0));
   EXPECT_FALSE(made->unmap_some());
 }
 

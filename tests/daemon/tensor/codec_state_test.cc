@@ -50,6 +50,21 @@ TEST(CodecState, WhatRemembersNothingIsEmpty) {
   }
 }
 
+TEST(CodecState, IsFreedInSlices) {
+  constexpr std::uint64_t kSlices = 3;
+  const std::uint64_t count = kSlices * kFreeSliceBytes / sizeof(float);
+  const Shape shape{.count = count, .chunk_elements = count / 4, .nodes = 3, .announced = true};
+  CodecState residual = state_of("ef(3lc:s=1)", shape);
+  std::uint64_t slices = 0;
+  while (residual.free_some()) ++slices;
+  EXPECT_GE(slices, 2 * (kSlices - 1)) << "the residual, and what is saved of it";
+  EXPECT_TRUE(residual.empty());
+  CodecState streams = state_of("diana(qsgd:levels=7)", shape);
+  slices = 0;
+  while (streams.free_some()) ++slices;
+  EXPECT_GE(slices, kSlices * (kSlices - 1)) << "what this node sends, and of each other one";
+}
+
 TEST(CodecState, ErrorFeedbackHasAResidualOfZeros) {
   const CodecState state = state_of("ef(3lc:s=1)");
   EXPECT_FALSE(state.empty());
