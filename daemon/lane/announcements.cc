@@ -35,7 +35,6 @@ void Announcements::announce(const Action& action) {
   const OpId op = action.op;
   const collective::Op& about = core_.op(op);
   if (about.announces_chunks()) {
-    core_.lane_op(op).sends_before_start = true;
     return announce_chunks(action, 1);
   }
   const ChunkPart all = blocks().whole(op);
@@ -64,12 +63,11 @@ void Announcements::announce(const Action& action) {
 
 // What the block, or elements that carry what is owed, will change.
 void Announcements::save_state(OpId op, const codec::Recipe& recipe, std::uint32_t number) {
-  LaneOp& data = core_.lane_op(op);
+  const LaneOp& data = core_.lane_op(op);
   if (!data.encoding.lossy || data.slots() != nullptr) return;
   TensorTuning* const tuning = data.encoding.tuning;
   const bool owes = tuning != nullptr && tuning->residual_pending(number) != 0;
-  data.saved_state = owes || codec::is_lossy(recipe);
-  if (data.saved_state) data.tensor->codec.save(core_.op(op).key.sequence);
+  if (owes || codec::is_lossy(recipe)) partners_.upkeep.save(op);
 }
 
 void Announcements::gathered(const BlockRequest& request, const BlockCompletion& completion) {
@@ -115,7 +113,6 @@ void Announcements::send(const Action& action, const Contribution& contribution)
   const collective::GroupShape& shape = core_.setup().shape;
   wire::AnnounceBody body = body_of(op);
   if (contribution.is_block) body.flags |= wire::kAnnounceBlock;
-  LaneOp& data = core_.lane_op(op);
   const wire::FrameHeader header = core_.header(wire::FrameKind::announce, op);
   for (std::uint32_t node = 0; node < core_.nodes(); ++node) {
     LanePeer* const peer = core_.peers()[node];
@@ -133,7 +130,7 @@ void Announcements::send(const Action& action, const Contribution& contribution)
     body.eager_bytes = static_cast<std::uint32_t>(values.size());
     if (about.pairs != nullptr) body.counts_crc = about.pairs->sent_crc(node);
     peer->link->send_copy(header, std::as_bytes(std::span(&body, 1)), values);
-    data.count_sent(raw, values.size(), 1);
+    core_.count_sent(op, raw, values.size(), 1);
     core_.resources().count_block(sizeof(body) + values.size());
   }
   core_.ops().done(action);
@@ -167,7 +164,7 @@ void Announcements::announce_chunks(const Action& action, std::uint32_t step) {
     static const codec::Recipe kRaw;
     request.recipe = &partners_.tuning.recipe(op, {request.number, wire::Leg::reduce, node});
     if (!EagerInputs::fits(*request.recipe, elements, core_.setup().shape)) request.recipe = &kRaw;
-    if (!core_.lane_op(op).saved_state) save_state(op, *request.recipe, request.number);
+    if (!partners_.upkeep.has_saved(op)) save_state(op, *request.recipe, request.number);
     request.action = action;
     request.slab = values_.take(core_.self());
     TERN_CHECK(request.slab != SlabPool::kNone);
@@ -180,7 +177,7 @@ void Announcements::announce_chunks(const Action& action, std::uint32_t step) {
 
 void Announcements::begin_if_all_announced(OpId op) noexcept {
   const collective::Op& about = core_.op(op);
-  if (about.announces_chunks() && about.has_started()) core_.lane_op(op).start(core_.now_ns());
+  if (about.announces_chunks() && about.has_started()) core_.start(op);
 }
 
 void Announcements::chunk_gathered(const BlockRequest& request, const BlockCompletion& completion) {
@@ -210,7 +207,7 @@ void Announcements::chunk_gathered(const BlockRequest& request, const BlockCompl
   if (!peer.is_lost()) {
     peer.link->send_copy(core_.header(wire::FrameKind::announce, op),
                          std::span(head).first(sizeof(body) + prefix.size()), values);
-    core_.lane_op(op).count_sent(core_.bytes(op, elements), body.eager_bytes, 1);
+    core_.count_sent(op, core_.bytes(op, elements), body.eager_bytes, 1);
     core_.resources().count_block(sizeof(body) + body.eager_bytes);
   }
   values_.give(core_.self(), request.slab);
@@ -222,8 +219,8 @@ void Announcements::chunk_gathered(const BlockRequest& request, const BlockCompl
 
 void Announcements::reduce(const Action& action) {
   const OpId op = action.op;
-  LaneOp& data = core_.lane_op(op);
-  if (data.tensor != nullptr) data.start(core_.now_ns());
+  const LaneOp& data = core_.lane_op(op);
+  if (data.tensor != nullptr) core_.start(op);
   if (data.encoding.tuning != nullptr) {
     partners_.tuning.settle(op);
     if (collective::may_bring_block(core_.op(op), core_.setup().shape)) {

@@ -9,18 +9,23 @@
 #include <vector>
 
 #include "collective/input_gate.h"
+#include "collective/op_rows.h"
 #include "daemon/lane/block_request.h"
 #include "daemon/lane/group_core.h"
 #include "daemon/lane/lane_clients.h"
+#include "daemon/lane/memory_copy.h"
 
 namespace tern::daemon {
 
 class CopyWatch final : public collective::InputGate {
  public:
   // Everything given outlives this.
-  explicit CopyWatch(GroupCore& core) : core_(core) {
-    const collective::GroupShape& shape = core.setup().shape;
-    arriving_.reserve(core.ops().table().slots() * shape.ranks[shape.node].size());
+  explicit CopyWatch(GroupCore& core)
+      : core_(core),
+        copies_(core.ops().table().slots(), core.setup().shape.local_ranks(),
+                core.setup().shape.max_ops_in_flight),
+        arriving_of_(core.ops().table().slots()) {
+    arriving_.reserve(core.ops().table().slots() * core.setup().shape.local_ranks());
   }
 
   struct Rank {
@@ -29,6 +34,8 @@ class CopyWatch final : public collective::InputGate {
   };
   // It has submitted the op, and its slot is filled. REQUIRES: the entry has been checked.
   void begin(const Rank& who, const shm::SubmitEntry& entry, const LaneClient& client);
+  // It has ended, and its slot is another's.
+  void forget(collective::OpId op) noexcept;
   // Reads the watermarks. One that says more than there is, or less than it did, fails its op.
   // True: some input is further than it was.
   bool look();
@@ -49,13 +56,26 @@ class CopyWatch final : public collective::InputGate {
 
  private:
   bool is_over(collective::OpId op) const noexcept;
-  bool look_at(collective::OpId op, std::uint32_t local_rank);
+  bool look_at(const Rank& one);
   bool has_ended(const Rank& one) const noexcept;
   void begin_next(std::uint32_t local_rank) noexcept;
-  void fail(collective::OpId op, std::uint32_t local_rank, Errc code, const char* text);
+  void fail(const Rank& one, Errc code, const char* text);
+
+  const MemoryCopy& copy_of(const Rank& one) const noexcept {
+    return copies_.read(one.op, one.local_rank);
+  }
+  std::uint64_t input_bytes(const Rank& one) const noexcept {
+    return core_.lane_ops().ranks(one.op)[one.local_rank].input.bytes;
+  }
+  // All of it.
+  bool has_input(const Rank& one) const noexcept {
+    return !copy_of(one).exists() || copy_of(one).input_bytes() == input_bytes(one);
+  }
 
   GroupCore& core_;
-  std::vector<Rank> arriving_;  // whose input is not there yet, as they have submitted
+  collective::OpRows<MemoryCopy> copies_;   // by local rank
+  std::vector<std::uint32_t> arriving_of_;  // ranks of an op whose inputs are not all there yet
+  std::vector<Rank> arriving_;              // whose input is not there yet, as they have submitted
 };
 
 }  // namespace tern::daemon

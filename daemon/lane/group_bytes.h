@@ -7,6 +7,7 @@
 
 #include "collective/group_shape.h"
 #include "daemon/lane/lane_ops.h"
+#include "daemon/lane/memory_copy.h"
 
 namespace tern::daemon {
 
@@ -17,7 +18,7 @@ inline std::uint64_t group_bytes(const collective::GroupShape& shape) noexcept {
   const std::uint64_t ranks = shape.local_ranks(), ops = shape.max_ops_in_flight;
   std::uint64_t of_slot = kSlotBytes + ranks * kRankBytes;
   if (shape.verify) of_slot += kVerifiedBytes + shape.group_size() * sizeof(std::uint32_t);
-  return ops * (shape.nodes() + 1) * of_slot + ops * ranks * sizeof(OpRank);
+  return ops * (shape.nodes() + 1) * of_slot + ops * ranks * (sizeof(OpRank) + sizeof(MemoryCopy));
 }
 
 }  // namespace tern::daemon

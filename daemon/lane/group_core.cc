@@ -146,7 +146,7 @@ void GroupCore::send_to_all(const BlockFrame& frame) {
 
 bool GroupCore::unpin(OpId op) noexcept {
   TERN_CHECK(lane_ops_[op].pins > 0);
-  return --lane_ops_[op].pins == 0 && ops_.table().in_use(op) && ops_.op(op).is_completing();
+  return lane_ops_.unpin(op) && ops_.table().in_use(op) && ops_.op(op).is_completing();
 }
 
 void GroupCore::tell_submitted(const collective::Action& action) {

@@ -50,9 +50,7 @@ class GroupCore {
   collective::GroupOps& ops() noexcept { return ops_; }
   const collective::GroupOps& ops() const noexcept { return ops_; }
   const collective::Op& op(collective::OpId op) const noexcept { return ops_.op(op); }
-  LaneOps& lane_ops() noexcept { return lane_ops_; }
   const LaneOps& lane_ops() const noexcept { return lane_ops_; }
-  LaneOp& lane_op(collective::OpId op) noexcept { return lane_ops_[op]; }
   const LaneOp& lane_op(collective::OpId op) const noexcept { return lane_ops_[op]; }
   LaneResources& resources() noexcept { return *resources_; }
   LaneJob& job() const noexcept { return *job_; }
@@ -60,6 +58,24 @@ class GroupCore {
   std::size_t bytes(collective::OpId op, std::uint64_t elements) const noexcept {
     return elements * dtype_bytes(static_cast<DType>(ops_.op(op).announced_first.dtype));
   }
+
+  // ---- What the lane keeps of an op ----
+  // The first rank has submitted it.
+  void begin(collective::OpId op, const LaneOp& begun) { lane_ops_.begin(op, begun); }
+  // REQUIRES: it has begun, and the rank has not joined.
+  void join(collective::OpId op, std::uint32_t local_rank, const OpRank& rank) {
+    lane_ops_.join(op, local_rank, rank);
+  }
+  // Its first chunk is on its way.
+  void start(collective::OpId op) { lane_ops_.start(op, now_ns()); }
+  // `sent` bytes in place of `raw` ones have gone to each of so many nodes.
+  void count_sent(collective::OpId op, std::uint64_t raw, std::uint64_t sent,
+                  std::uint64_t receivers) {
+    lane_ops_.count_sent(op, raw, sent, receivers);
+  }
+  // The rank has been told how it ended.
+  void told(collective::OpId op, std::uint32_t local_rank) { lane_ops_.told(op, local_rank); }
+  void forget(collective::OpId op) { lane_ops_.clear(op); }
 
   // ---- Peers ----
   const std::vector<LanePeer*>& peers() const noexcept { return peers_; }  // null for this node
@@ -89,7 +105,7 @@ class GroupCore {
 
   // ---- Frames that borrow or fill the memory of an op's ranks ----
   MemoryOwner& memory_owner() const noexcept { return owner_; }
-  void pin(collective::OpId op) noexcept { ++lane_ops_[op].pins; }
+  void pin(collective::OpId op) noexcept { lane_ops_.pin(op); }
   // True: nothing borrows it any more, and it waits for that to end.
   bool unpin(collective::OpId op) noexcept;
 

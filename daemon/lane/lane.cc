@@ -183,10 +183,11 @@ bool Lane::prepare_sleep() {
 }
 
 std::uint64_t Lane::next_deadline_ns() const {
-  const bool busy = resources_.clients.any_dropping() ||
-                    std::any_of(groups_.begin(), groups_.end(), [](LaneGroup* group) {
-                      return group->is_live() || group->remove_requested || !group->ready_reported;
-                    });
+  const bool busy =
+      resources_.clients.any_dropping() ||
+      std::any_of(groups_.begin(), groups_.end(), [](LaneGroup* group) {
+        return group->is_live() || group->news().is_let_go() || !group->news().is_ready();
+      });
   // Without an op in flight there is nothing to time out but the links.
   const std::uint64_t timer = busy ? next_timer_ns_ : resources_.clock.now_ns() + 1'000'000'000;
   std::uint64_t deadline = links_.next_deadline_ns(timer);
@@ -243,7 +244,7 @@ void Lane::run(const command::RankLeft& left) {
 void Lane::run(const command::RemoveGroup& remove) {
   state_moves_.cancel(
       [&remove](const command::MoveState& one) { return one.group == remove.group; });
-  remove.group->remove_requested = true;
+  remove.group->news().let_go();
 }
 
 void Lane::run(const command::SetWeight& set) { set.group->core().job().weight = set.weight; }
@@ -304,7 +305,7 @@ void Lane::on_link_lost(LanePeer& peer, Errc reason, const char* text, bool supe
     // As long as nothing was said on it, nothing is lost with it.
     if (superseded && group->renew_untouched(node)) continue;
     // All links may go at once, and the ring of events has room for one loss of each group.
-    if (std::exchange(group->loss_reported, true)) continue;
+    if (!group->news().tell_loss()) continue;
     resources_.reports.report(event::LinkLost{group, node, reason, Sentence(text)});
   }
 }
@@ -336,14 +337,14 @@ int Lane::settle_groups(std::uint64_t now_ns, bool timer) {
   for (LaneGroup* group : groups_) {
     if (timer && group->on_timer(now_ns)) ++work;
     work += group->settle();
-    if (group->ready_reported || !group->core().all_links_open()) continue;
-    group->ready_reported = true;
+    if (group->news().is_ready() || !group->core().all_links_open()) continue;
+    group->news().tell_ready();
     resources_.reports.report(event::GroupReady{group});
     ++work;
   }
   for (std::size_t i = 0; i < groups_.all().size();) {
     LaneGroup* const group = groups_.all()[i];
-    if (!group->remove_requested || !group->core().ops().ended() || !group->idle()) {
+    if (!group->news().is_let_go() || !group->core().ops().ended() || !group->idle()) {
       ++i;
       continue;
     }

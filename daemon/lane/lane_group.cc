@@ -37,7 +37,7 @@ LaneGroup::LaneGroup(GroupSetup setup)
       codec_(core_.ops(), core_.lane_ops(), announcements_.values(),
              {core_.setup().number, core_.setup().seed, core_.setup().size}),
       path_(codec_, *this, kBlocksInFlight),
-      tuning_(core_, codec_.values(), *this),
+      tuning_(core_, codec_.values(), copies_, *this),
       reduce_(core_, tuning_, path_, announcements_.values()),
       results_(core_, {tuning_, path_, reduce_, verifier_}),
       verifier_(core_.setup().shape, core_.setup().size, core_.ops().table().slots()),
@@ -138,10 +138,10 @@ void LaneGroup::submit(LaneClient& client, const shm::SubmitEntry& entry) {
         upkeep_.remember_counts(*tensor, admitted.counts, admitted.body.counts_crc);
       }
     }
-    core_.lane_ops().begin(op, admitted.op);
+    core_.begin(op, admitted.op);
     tuning_.begin(op, admitted.client);
     if (setup().shape.lane == shm::first_lane(entry.tensor, entry.sequence, setup().shape.lanes)) {
-      codec_.blocks().stats(op).error.contributions = admitted.client.energies;
+      codec_.blocks().count_contributions(op, admitted.client.energies);
     }
     // One that has failed before anybody said what it is has no plan.
     if (!ops.op(op).failed() && tuning_.compresses(op)) {
@@ -152,7 +152,7 @@ void LaneGroup::submit(LaneClient& client, const shm::SubmitEntry& entry) {
   const std::size_t element = dtype_bytes(static_cast<DType>(entry.dtype));
   const plan::Extents& extents = admitted.checked.extents;
   const shm::BlockSlots* const slots = admitted.op.slots();
-  OpRank& slot = core_.lane_ops().begun_ranks(op)[local_rank];
+  OpRank slot;
   slot.ticket = entry.ticket;
   slot.extents = extents;
   slot.input = {input, entry.input_offset,
@@ -161,11 +161,10 @@ void LaneGroup::submit(LaneClient& client, const shm::SubmitEntry& entry) {
                  slots != nullptr ? slots->bytes() : extents.output.count * element};
   slot.prescale = std::bit_cast<float>(entry.prescale_bits);
   slot.lanes = admitted.checked.lanes;
-  slot.present = true;
-  slot.told = false;
+  slot.hold_regions();
+  core_.join(op, local_rank, slot);
   copies_.begin({op, local_rank}, entry, client);
   ++client.uses;
-  slot.hold_regions();
   if (is_too_new) {
     // The others hear of it: they would wait for this rank.
     ops.fail(op, {Errc::unsupported, rank,
@@ -351,9 +350,7 @@ void LaneGroup::complete(OpId op) {
   announcements_.release(op);
   if (ended.failed()) {
     // Ranks that come later find it as it was left.
-    LaneOp& data = core_.lane_op(op);
-    const bool was_lost = std::exchange(data.state_lost, data.tensor != nullptr);
-    const std::uint64_t resets = was_lost ? 0 : upkeep_.lose(op);
+    const std::uint64_t resets = upkeep_.lose(op);
     // With the epoch all of the state ends: the next declaration counts that.
     if (resets != 0 && !core_.ops().ended()) {
       TensorState& tensor = *core_.lane_op(op).tensor;
@@ -394,7 +391,9 @@ void LaneGroup::finalize(OpId op) {
   if (core_.lane_ops().is_awaited(op)) tell_end(op);
   core_.ops().release(op);
   if (core_.ops().table().in_use(op)) return;
-  core_.lane_ops().clear(op);
+  core_.forget(op);
+  copies_.forget(op);
+  upkeep_.forget(op);
   codec_.blocks().forget(op);
   tuning_.forget(op);
   verifier_.forget(op);
@@ -406,13 +405,13 @@ void LaneGroup::tell_end(OpId op) {
   if (ended.is_verifying() && !ended.failed()) verdict = verifier_.compare(op);
   const OpLedger::Ending ending{ended.failed() ? ended.status : verdict.code,
                                 ended.failed() ? ended.text : verdict.text, core_.now_ns()};
-  LaneOp& data = core_.lane_op(op);
+  const LaneOp& data = core_.lane_op(op);
   ledger_.count(op, ending);
-  const auto ranks = core_.lane_ops().begun_ranks(op);
-  for (std::size_t i = 0; i < ranks.size(); ++i) {
-    OpRank& rank = ranks[i];
+  const auto ranks = core_.lane_ops().ranks(op);
+  for (std::uint32_t i = 0; i < ranks.size(); ++i) {
+    const OpRank& rank = ranks[i];
     if (!rank.present || rank.told) continue;
-    rank.told = true;
+    core_.told(op, i);
     if (clients_[i] == nullptr) continue;
     --clients_[i]->uses;
     rank.let_regions_go();
@@ -421,7 +420,9 @@ void LaneGroup::tell_end(OpId op) {
         {rank.ticket, ending.code, ending.text, data.bytes_sent, 0, 0, tuning_.next_by_client(op)});
   }
   // The rest keeps nobody waiting.
-  if (data.encoding.tuning != nullptr) rates_.look(data, core_.peers(), ending.now_ns);
+  if (data.encoding.tuning != nullptr) {
+    rates_.look(data, ended.announces_chunks(), core_.peers(), ending.now_ns);
+  }
   ledger_.record(op, ending);
 }
 

@@ -15,6 +15,7 @@
 #include "daemon/lane/copy_watch.h"
 #include "daemon/lane/group_clients.h"
 #include "daemon/lane/group_core.h"
+#include "daemon/lane/group_news.h"
 #include "daemon/lane/link_rates.h"
 #include "daemon/lane/op_admission.h"
 #include "daemon/lane/op_gauges.h"
@@ -87,9 +88,7 @@ class LaneGroup final : private MemoryOwner, private BlockSink {
   const OpGauges& gauges() const noexcept { return gauges_; }
   const LinkRates& rates() const noexcept { return rates_; }
 
-  bool ready_reported = false;
-  bool loss_reported = false;  // of a link; the epoch ends by the first
-  bool remove_requested = false;
+  GroupNews& news() noexcept { return news_; }
 
  private:
   void frame_acked(collective::OpId op) override;
@@ -143,6 +142,7 @@ class LaneGroup final : private MemoryOwner, private BlockSink {
   PointToPoint point_to_point_;
   Releases releases_;
   std::vector<Leaving> leaving_;
+  GroupNews news_;
   bool passes_first_ = false;  // in this round
   bool op_seen_ = false;       // from here or from another node
   std::unordered_map<std::uint64_t, TensorState*> tensors_;

@@ -11,7 +11,6 @@
 #include "codec/recipe.h"
 #include "collective/op_rows.h"
 #include "collective/slots.h"
-#include "daemon/lane/memory_copy.h"
 #include "daemon/lane/operand.h"
 #include "daemon/tensor/tensor_state.h"
 #include "plan/plan.h"
@@ -37,7 +36,6 @@ struct OpRank {
   std::uint32_t lanes = 0;  // that have a chunk of what it submitted, as bits
   bool present = false;
   bool told = false;
-  MemoryCopy copy;
 
   // Regions that are wanted back stay from one call to the other.
   void hold_regions() const noexcept {
@@ -49,8 +47,6 @@ struct OpRank {
     if (!output.empty()) --output.region->uses;
   }
 
-  // All of it.
-  bool has_input() const noexcept { return !copy.exists() || copy.input_bytes() == input.bytes; }
   bool sends(const plan::Range& part) const noexcept {
     return part.begin >= extents.input.begin && part.end() <= extents.input.end();
   }
@@ -85,11 +81,6 @@ struct LaneOp {
   OpEncoding encoding;
   // Frames that borrow or fill the clients' memory, and parked sums that are to be cleared.
   std::uint32_t pins = 0;
-  std::uint32_t arriving = 0;       // ranks whose inputs are not all there yet
-  bool saved_state = false;         // see CodecState::save
-  bool state_lost = false;          // it has failed, and that has been dealt with
-  bool has_parked = false;          // and what it had parked is to be cleared
-  bool sends_before_start = false;  // contributions, with their announcements
   std::uint64_t submitted_ns = 0;
   std::uint64_t started_ns = 0;
   std::uint64_t bytes_raw = 0;
@@ -100,13 +91,6 @@ struct LaneOp {
   const shm::BlockSlots* slots() const noexcept {
     return tensor != nullptr && tensor->slots ? &*tensor->slots : nullptr;
   }
-  void start(std::uint64_t now_ns) noexcept {
-    if (started_ns == 0) started_ns = now_ns;
-  }
-  void count_sent(std::uint64_t raw, std::uint64_t sent, std::uint64_t receivers) noexcept {
-    bytes_raw += raw * receivers;
-    bytes_sent += sent * receivers;
-  }
 };
 
 class LaneOps {
@@ -116,15 +100,12 @@ class LaneOps {
       : ops_(slots), ranks_(slots, local_ranks, rows), nobody_(local_ranks) {}
 
   std::uint32_t slots() const noexcept { return static_cast<std::uint32_t>(ops_.size()); }
-  LaneOp& operator[](collective::OpId op) noexcept { return ops_[op]; }
   const LaneOp& operator[](collective::OpId op) const noexcept { return ops_[op]; }
   // Valid until another op begins.
   std::span<const OpRank> ranks(collective::OpId op) const noexcept {
     const std::span<const OpRank> ranks = ranks_.read(op);
     return ranks.empty() ? std::span<const OpRank>(nobody_) : ranks;
   }
-  // REQUIRES: it has begun.
-  std::span<OpRank> begun_ranks(collective::OpId op) { return ranks_.write(op); }
   // Lanes that have a chunk of what any rank submitted, as bits.
   std::uint32_t lanes(collective::OpId op) const noexcept {
     std::uint32_t lanes = 0;
@@ -147,6 +128,26 @@ class LaneOps {
     ops_[op].pins = pins;
     for (OpRank& rank : ranks_.write(op)) rank = OpRank{};
   }
+  // REQUIRES: it has begun, and the rank has not joined.
+  void join(collective::OpId op, std::uint32_t local_rank, const OpRank& rank) {
+    OpRank& place = ranks_.write(op, local_rank);
+    place = rank;
+    place.present = true;
+  }
+  void told(collective::OpId op, std::uint32_t local_rank) {
+    ranks_.write(op, local_rank).told = true;
+  }
+  void start(collective::OpId op, std::uint64_t now_ns) noexcept {
+    if (ops_[op].started_ns == 0) ops_[op].started_ns = now_ns;
+  }
+  void count_sent(collective::OpId op, std::uint64_t raw, std::uint64_t sent,
+                  std::uint64_t receivers) noexcept {
+    ops_[op].bytes_raw += raw * receivers;
+    ops_[op].bytes_sent += sent * receivers;
+  }
+  void pin(collective::OpId op) noexcept { ++ops_[op].pins; }
+  // REQUIRES: it is pinned. True: nothing borrows its memory any more.
+  bool unpin(collective::OpId op) noexcept { return --ops_[op].pins == 0; }
   void clear(collective::OpId op) noexcept {
     ops_[op] = LaneOp{};
     ranks_.clear(op);

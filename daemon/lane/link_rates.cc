@@ -26,13 +26,14 @@ PeerRate LinkRates::of(std::uint32_t node) const noexcept {
 // One look at the carrier of each peer. A carrier may take itself for full in a short burst; a link
 // has been full only if what went over it, in this op or since the last look, comes near the rate
 // that it claims.
-void LinkRates::look(const LaneOp& op, const std::vector<LanePeer*>& peers, std::uint64_t now_ns) {
+void LinkRates::look(const LaneOp& op, bool sends_before_start, const std::vector<LanePeer*>& peers,
+                     std::uint64_t now_ns) {
   constexpr double kFull = 0.6;
   constexpr double kImpossible = 1.2;
   if (op.bytes_raw < kRateBytes || peers.size() < 2) return;
   std::uint64_t slowest = 0;  // of what full links have shown
   // What was sent before the op began says nothing of the time after it.
-  const double op_rate = op.started_ns == 0 || op.sends_before_start
+  const double op_rate = op.started_ns == 0 || sends_before_start
                              ? 0.0
                              : rate_of(op.bytes_sent / (peers.size() - 1), now_ns - op.started_ns);
   for (std::size_t node = 0; node < peers.size(); ++node) {

@@ -28,9 +28,11 @@ class LinkRates {
   // Thread: any.
   PeerRate of(std::uint32_t node) const noexcept;
 
-  // Thread: the lane's. At the end of an op; of a small one nothing is learnt. `peers` by node,
-  // null for this one.
-  void look(const LaneOp& op, const std::vector<LanePeer*>& peers, std::uint64_t now_ns);
+  // Thread: the lane's. At the end of an op; of a small one nothing is learnt.
+  // `sends_before_start`: contributions, with their announcements. `peers`: by node, null for this
+  // one.
+  void look(const LaneOp& op, bool sends_before_start, const std::vector<LanePeer*>& peers,
+            std::uint64_t now_ns);
 
  private:
   struct Cell {

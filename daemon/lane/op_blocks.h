@@ -89,6 +89,10 @@ class OpBlocks {
   }
 
   BlockStats& stats(collective::OpId op) noexcept { return stats_[op]; }
+  // The client has encoded them, and says what they leave out.
+  void count_contributions(collective::OpId op, const tuner::LegEnergies& energies) noexcept {
+    stats_[op].error.contributions = energies;
+  }
   void forget(collective::OpId op) noexcept { stats_[op] = BlockStats{}; }
   void add_encode(collective::OpId op, std::uint64_t ns) noexcept {
     stats_[op].encode_ns += ns;

@@ -342,7 +342,7 @@ void OpTuning::offer(OpId op, const Sample& sample) {
   Shadow* const shadow = core_.resources().shadow;
   TensorTuning& tuning = *this->tuning(op);
   if (shadow == nullptr || !tuning.sample_wanted.load(std::memory_order_relaxed) ||
-      part.elements == 0 || core_.lane_op(op).arriving != 0 || !shadow->has_room(lane())) {
+      part.elements == 0 || !inputs_.has_all(op) || !shadow->has_room(lane())) {
     return;
   }
   tuning.sample_wanted.store(false, std::memory_order_relaxed);

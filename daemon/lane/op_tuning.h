@@ -28,9 +28,11 @@ struct ClientEncoding {
 class OpTuning {
  public:
   // Everything given outlives this. Events name the group by `group`.
-  OpTuning(GroupCore& core, const NodeValues& values, LaneGroup& group)
+  OpTuning(GroupCore& core, const NodeValues& values, const collective::InputGate& inputs,
+           LaneGroup& group)
       : core_(core),
         values_(values),
+        inputs_(inputs),
         group_(group),
         choices_(core.ops().table().slots()),
         candidates_(core.ops().table().slots(), core.nodes(), core.setup().shape.max_ops_in_flight,
@@ -164,6 +166,7 @@ class OpTuning {
 
   GroupCore& core_;
   const NodeValues& values_;
+  const collective::InputGate& inputs_;
   LaneGroup& group_;
   std::vector<Choice> choices_;                           // by op slot
   collective::OpRows<tuner::CandidateIndex> candidates_;  // of results at our own node

@@ -26,7 +26,7 @@ void ReduceLeg::grant(const Action& action) {
     }
   }
   if (announced) return core_.ops().done(action);
-  core_.lane_op(action.op).start(core_.now_ns());
+  core_.start(action.op);
   tuning_.offer_grant(action.op, action.index);
   wire::FrameHeader header = core_.header(wire::FrameKind::grant, action.op);
   header.leg = static_cast<std::uint8_t>(wire::Leg::reduce);
@@ -58,7 +58,7 @@ void ReduceLeg::contribute(const Action& action) {
   const OpId op = action.op;
   const auto& chunks = core_.op(op).chunks;
   FrameMemory& memory = core_.resources().memory;
-  core_.lane_op(op).start(core_.now_ns());
+  core_.start(op);
   BlockRequest request;
   request.verb = BlockVerb::encode;
   request.op = op;
@@ -101,8 +101,7 @@ void ReduceLeg::contributed(const BlockRequest& request, const BlockCompletion& 
     frame.prefix = prefix.write(core_.op(op), elements, completion.nonfinite);
   }
   frame.body = host_bytes(block);
-  core_.lane_op(op).count_sent(core_.bytes(op, elements), frame.prefix.size() + frame.body.size(),
-                               1);
+  core_.count_sent(op, core_.bytes(op, elements), frame.prefix.size() + frame.body.size(), 1);
   memory.lend(request.cookie, 1, lent);
   core_.send(request.node, frame);
   core_.ops().done(request.action);

@@ -45,7 +45,7 @@ void ResultLeg::finish_parked(const Action& action) {
 }
 
 void ResultLeg::publish(const Action& action) {
-  core_.lane_op(action.op).start(core_.now_ns());
+  core_.start(action.op);
   const std::uint32_t number = core_.op(action.op).chunks.chunk(core_.self(), action.index);
   BlockRequest request = request_for(BlockVerb::publish, action, number);
   partners_.tuning.offer_moved(action.op, {core_.op(action.op).chunks.begin(number),
@@ -68,8 +68,7 @@ void ResultLeg::send_on(const Action& action) {
   RawPrefix prefix;
   frame.prefix = prefix.write(core_.op(op), chunks.size(number), false);
   const std::uint32_t receivers = this->receivers(op, number);
-  core_.lane_op(op).count_sent(frame.body.size(), frame.prefix.size() + frame.body.size(),
-                               receivers);
+  core_.count_sent(op, frame.body.size(), frame.prefix.size() + frame.body.size(), receivers);
   core_.pin(op);
   memory.lend(frame.cookie, receivers, {&core_.memory_owner(), op, nullptr, SlabPool::kNone});
   send(op, number, frame);
@@ -173,8 +172,8 @@ void ResultLeg::made(const BlockRequest& request, const BlockCompletion& complet
       frame.header.flags = wire::kFlagRawBlock;
       frame.prefix = prefix.write(core_.op(op), elements, completion.nonfinite);
     }
-    core_.lane_op(op).count_sent(core_.bytes(op, elements), frame.prefix.size() + frame.body.size(),
-                                 receivers);
+    core_.count_sent(op, core_.bytes(op, elements), frame.prefix.size() + frame.body.size(),
+                     receivers);
     verify(op, request.number,
            completion.form == BlockForm::encoded ? frame.body.subspan(wire::kBlockHeaderBytes)
                                                  : frame.body);

@@ -41,10 +41,17 @@ void StateUpkeep::for_each_chunk(const TensorState& tensor, Use use) const {
   }
 }
 
+void StateUpkeep::save(OpId op) {
+  of_op_[op].is_saved = true;
+  lane_ops_[op].tensor->codec.save(ops_.op(op).key.sequence);
+}
+
 std::uint64_t StateUpkeep::lose(OpId op) {
+  // An op that has no tensor yet may get one from a rank that comes later.
+  if (std::exchange(of_op_[op].is_lost, lane_ops_[op].tensor != nullptr)) return 0;
   const std::size_t parked = ops_.parked_indices(op).size();
   if (parked > 0) {
-    lane_ops_[op].has_parked = true;
+    of_op_[op].has_parked = true;
     ++to_clear_;
   }
   // Nobody begins an op before this node has announced it.
@@ -60,7 +67,7 @@ std::uint64_t StateUpkeep::lose(OpId op) {
 // may have begun all the same: then it has been delivered there, and is owed once more.
 void StateUpkeep::take_back(OpId op) {
   const LaneOp& data = lane_ops_[op];
-  if (!data.saved_state || ops_.op(op).has_started()) return;
+  if (!has_saved(op) || ops_.op(op).has_started()) return;
   if (!data.tensor->codec.restore(ops_.op(op).key.sequence)) return;
   if (data.encoding.tuning == nullptr) return;
   // At most one chunk for each node.
@@ -70,7 +77,7 @@ void StateUpkeep::take_back(OpId op) {
 
 // What a failed op had parked is neither sum nor residual any more.
 OpId StateUpkeep::clear_some(std::size_t bytes) {
-  while (clearing_.op == collective::kNoSlot || !lane_ops_[clearing_.op].has_parked) {
+  while (clearing_.op == collective::kNoSlot || !of_op_[clearing_.op].has_parked) {
     ++clearing_.op;  // kNoSlot is before the first
   }
   const OpId op = clearing_.op;
@@ -84,7 +91,7 @@ OpId StateUpkeep::clear_some(std::size_t bytes) {
     cleared += chunks.size(number) * sizeof(float);
   }
   if (clearing_.done < parked.size()) return collective::kNoSlot;
-  lane_ops_[op].has_parked = false;
+  of_op_[op].has_parked = false;
   --to_clear_;
   clearing_ = {};
   return op;
@@ -112,7 +119,7 @@ void StateUpkeep::mark_doubtful(OpId op) {
   const bool announced = data.slots() != nullptr &&
                          (about.is_eager() || about.announces_chunks()) &&
                          about.has_spoken(ops_.shape().node);
-  if (!about.has_started() && !data.saved_state && !announced) return;
+  if (!about.has_started() && !has_saved(op) && !announced) return;
   data.tensor->doubtful.store(true, std::memory_order_relaxed);
 }
 

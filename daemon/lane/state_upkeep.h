@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <span>
+#include <vector>
 
 #include "collective/group_ops.h"
 #include "collective/share_chunks.h"
@@ -17,16 +18,22 @@ namespace tern::daemon {
 class StateUpkeep {
  public:
   // Everything given outlives this.
-  StateUpkeep(const collective::GroupOps& ops, LaneOps& lane_ops)
-      : ops_(ops), lane_ops_(lane_ops) {}
+  StateUpkeep(const collective::GroupOps& ops, const LaneOps& lane_ops)
+      : ops_(ops), lane_ops_(lane_ops), of_op_(ops.table().slots()) {}
 
+  // What the announcement of an op is about to change can be taken back (CodecState::save).
+  void save(collective::OpId op);
+  bool has_saved(collective::OpId op) const noexcept { return of_op_[op].is_saved; }
   // A failed op: what it has moved at one end of a stream only, and what it has parked, is lost.
-  // Returns how many parts of the state are zero again, those that clear_some() clears included.
+  // Returns how many parts of the state are zero again, those that clear_some() clears included; of
+  // an op that has been lost before none.
   std::uint64_t lose(collective::OpId op);
+  // It has ended, and its slot is another's.
+  void forget(collective::OpId op) noexcept { of_op_[op] = {}; }
   // Whether a sum that a lost op had parked still lies where a residual belongs: of any op, or of
   // this one, which must not be released before.
   bool is_clearing() const noexcept { return to_clear_ != 0; }
-  bool is_clearing(collective::OpId op) const noexcept { return lane_ops_[op].has_parked; }
+  bool is_clearing(collective::OpId op) const noexcept { return of_op_[op].has_parked; }
   // Goes on until it has cleared so many bytes, and to the end of a chunk. Returns the op of which
   // nothing is left, kNoSlot if there is none yet. REQUIRES: is_clearing().
   collective::OpId clear_some(std::size_t bytes);
@@ -78,6 +85,12 @@ class StateUpkeep {
     return tensor.lanes[ops_.shape().lane];
   }
 
+  // What this has done about an op.
+  struct OfOp {
+    bool is_saved = false;    // what its announcement changes
+    bool is_lost = false;     // it has failed
+    bool has_parked = false;  // and what it had parked is to be cleared
+  };
   // Of the op whose turn it is, how many of its parked sums have been cleared.
   struct Clearing {
     collective::OpId op = collective::kNoSlot;
@@ -85,7 +98,8 @@ class StateUpkeep {
   };
 
   const collective::GroupOps& ops_;
-  LaneOps& lane_ops_;
+  const LaneOps& lane_ops_;
+  std::vector<OfOp> of_op_;
   std::uint32_t to_clear_ = 0;  // ops
   Clearing clearing_;
 };

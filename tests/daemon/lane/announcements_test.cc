@@ -31,7 +31,6 @@ TEST_F(AnnouncementsTest, AnOpThatIsTooLargeIsAnnouncedWithoutValues) {
   EXPECT_EQ(all[0].body.flags, 0u);
   EXPECT_TRUE(all[0].values.empty());
   EXPECT_EQ(lane_op(op).bytes_sent, 0u);
-  EXPECT_FALSE(lane_op(op).sends_before_start);
   node(0).hear(1, spec);
   EXPECT_TRUE(node(0).core.op(op).has_started()) << "the action is done";
 }
@@ -172,7 +171,7 @@ TEST_F(WithBlocks, ARecipeMakesABlockOfIt) {
   EXPECT_EQ(all[0].values, group_test::lossy_block("bf16", values));
   EXPECT_EQ(lane_op(op).bytes_raw, kFew * sizeof(float));
   EXPECT_EQ(lane_op(op).bytes_sent, all[0].values.size());
-  EXPECT_TRUE(lane_op(op).saved_state) << "so that it can be taken back";
+  EXPECT_TRUE(at[0]->upkeep.has_saved(op)) << "so that it can be taken back";
   EXPECT_TRUE(announcements().values().keeps_block(op, 0));
   EXPECT_EQ(bytes_of(announcements().values().kept(op, 0)), all[0].values)
       << "this node adds what the others add";
@@ -205,7 +204,7 @@ TEST_F(WithBlocks, WithoutARecipeElementsTravelAsTheyAre) {
   ASSERT_EQ(heard(1).size(), 1u);
   EXPECT_EQ(heard(1)[0].body.flags, 0u);
   EXPECT_EQ(heard(1)[0].values, bytes_of(values));
-  EXPECT_FALSE(lane_op(op).saved_state);
+  EXPECT_FALSE(at[0]->upkeep.has_saved(op));
 }
 
 TEST_F(WithBlocks, ABlockThatMakesNoSenseFailsTheOpAndIsCounted) {
@@ -264,7 +263,6 @@ TEST_F(WithChunks, EachOwnerHearsOfItsChunkAlone) {
   }
   EXPECT_EQ(lane_op(op).bytes_raw, elements * sizeof(float));
   EXPECT_EQ(lane_op(op).bytes_sent, sent);
-  EXPECT_TRUE(lane_op(op).sends_before_start);
   EXPECT_TRUE(announcements().values().kept(op, 0).empty()) << "what is sent is copied";
 }
 
@@ -277,7 +275,7 @@ TEST_F(WithChunks, ARecipeMakesABlockOfEachChunk) {
     ASSERT_EQ(heard(owner).size(), 1u) << owner;
     EXPECT_EQ(heard(owner)[0].values, group_test::lossy_block("bf16", owned_by(owner, op, values)));
   }
-  EXPECT_TRUE(lane_op(op).saved_state);
+  EXPECT_TRUE(at[0]->upkeep.has_saved(op));
 }
 
 // Of two chunks, which are this node's and node 2's.
@@ -392,7 +390,7 @@ TEST_F(AnnouncementsTest, AnInputWithALostPageGoesNowhere) {
   lane_test::take_first_page(client);  // nobody has read it
   const auto arena = client.memory.segment.arena();
   const Region region{arena.data(), arena.size()};
-  node(0).rank(op).input = {&region, 0, kFew * sizeof(float)};
+  node(0).change_rank(op, [&](OpRank& rank) { rank.input = {&region, 0, kFew * sizeof(float)}; });
   at[0]->announce();
   settle();
   EXPECT_TRUE(heard(1).empty());

@@ -76,7 +76,7 @@ struct Announcer final : BlockSink {
     EXPECT_EQ(next(ActionKind::complete).op, op);
     announcements.release(op);
     node.core.ops().release(op);
-    node.core.lane_ops().clear(op);
+    node.core.forget(op);
   }
   // As a frame comes that has this body. False: the link ends.
   bool arrive(std::uint32_t from, const Spec& spec, wire::AnnounceBody body, const Bytes& values) {
@@ -123,7 +123,7 @@ class AnnouncementsTest : public AllNodes {
     for (const auto& one : nodes) at.push_back(std::make_unique<Announcer>(*one));
   }
   Announcements& announcements(std::uint32_t self = 0) { return at[self]->announcements; }
-  LaneOp& lane_op(OpId op, std::uint32_t self = 0) { return node(self).core.lane_op(op); }
+  const LaneOp& lane_op(OpId op, std::uint32_t self = 0) { return node(self).core.lane_op(op); }
 
   // Its ranks submit the op, and it says so.
   OpId announce(std::uint32_t self, const Spec& spec, const std::vector<float>& values,

@@ -139,7 +139,7 @@ TEST_F(BlockDecoderTest, ToBeginAndAddAtOnceIsTheSame) {
   expect_like_begin_and_add(op, raw_block(DType::f32, theirs));
   expect_like_begin_and_add(op, lossless_block(theirs));
   expect_like_begin_and_add(op, lossy_block("bf16", theirs));
-  node.rank(op).prescale = 0.3f;
+  node.change_rank(op, [](OpRank& rank) { rank.prescale = 0.3f; });
   expect_like_begin_and_add(op, raw_block(DType::f32, theirs));
 }
 
@@ -361,7 +361,7 @@ TEST_F(BlockDecoderTest, ADifferenceIsToTheValueBeforeAndAGapIsNoticed) {
   EXPECT_EQ(node.got(op), ramp(kChunk, 1, 0.001f));
 
   const auto other = node.declare(spec, "lossless");
-  node.core.lane_op(op).tensor = other.get();
+  node.change_op(op, [&](LaneOp& data) { data.tensor = other.get(); });
   EXPECT_STREQ(delivered(op, first), "a difference to a value that nobody keeps");
 }
 
@@ -391,7 +391,7 @@ TEST_F(BlockDecoderTest, AShiftMovesAsItDoesAtTheSender) {
   EXPECT_NE(node.got(op)[0], 0.0f);
   // Who keeps no shift reads the same kind of block as the values themselves.
   const auto without = node.declare(spec, "raw");
-  node.core.lane_op(op).tensor = without.get();
+  node.change_op(op, [&](LaneOp& data) { data.tensor = without.get(); });
   const auto block = lossy_block("none(int:bits=4)", theirs);
   ASSERT_EQ(delivered(op, block), nullptr);
   EXPECT_EQ(node.got(op), decoded(block, kChunk));

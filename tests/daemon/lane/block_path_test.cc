@@ -149,11 +149,11 @@ TEST_F(BlockPathTest, TheProcessorCarriesARequestOutWithinSubmit) {
   };
   const Region inputs[] = {region_of(first), region_of(second)};
   const Region room = region_of(block);
-  for (std::size_t rank = 0; rank < 2; ++rank) {
-    OpRank& slot = lane_ops.begun_ranks(op)[rank];
+  for (std::uint32_t rank = 0; rank < 2; ++rank) {
+    OpRank slot;
     slot.extents = {{0, 3}, {0, 3}};
     slot.input = {&inputs[rank], 0, inputs[rank].bytes};
-    slot.present = true;
+    lane_ops.join(op, rank, slot);
   }
   CodecRoom codec_room(4096);
   TraceRing trace;

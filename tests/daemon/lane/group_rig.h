@@ -144,7 +144,7 @@ struct Node final : MemoryOwner, BlockSink, FrameSink, net::AcceptorSink {
               {core.setup().number, core.setup().seed, core.setup().size}),
         path(codec, *this, 16),
         group(core.setup()),
-        tuning(core, codec.values(), group),
+        tuning(core, codec.values(), inputs, group),
         reduce(core, tuning, path, eager),
         verified(core.setup().shape),
         verifier(verified, core.setup().size, core.ops().table().slots()),
@@ -168,21 +168,19 @@ struct Node final : MemoryOwner, BlockSink, FrameSink, net::AcceptorSink {
               op),
           collective::GroupOps::SubmitResult::accepted);
       if (rank == 0) {
-        core.lane_ops().begin(op, lane_op);
+        core.begin(op, lane_op);
         tuning.begin(op, made);
       }
       const std::size_t bytes = spec.count * dtype_bytes(spec.dtype);
-      const auto hold = [&] { return memory.emplace_back(bytes).operand(); };
-      OpRank& data = core.lane_ops().begun_ranks(op)[rank];
-      plan::Shape shape;
-      shape.count = spec.count;
+      OpRank data;
+      plan::Shape shape{.count = spec.count};
       shape.root = spec.root;
       shape.rank = numbers[rank];
       shape.ranks = core.setup().size;
       data.extents = plan::find(static_cast<std::uint16_t>(spec.kind))->extents(shape);
-      data.input = hold();
-      data.output = hold();
-      data.present = true;
+      data.input = memory.emplace_back(bytes).operand();
+      data.output = memory.emplace_back(bytes).operand();
+      core.join(op, rank, data);
     }
     return op;
   }
@@ -212,7 +210,24 @@ struct Node final : MemoryOwner, BlockSink, FrameSink, net::AcceptorSink {
     hear_all(spec);
     return op;
   }
-  OpRank& rank(OpId op, std::uint32_t index = 0) { return core.lane_ops().begun_ranks(op)[index]; }
+  const OpRank& rank(OpId op, std::uint32_t index = 0) { return core.lane_ops().ranks(op)[index]; }
+  // As if the rank had brought something else.
+  template <typename Change>
+  void change_rank(OpId op, Change change, std::uint32_t index = 0) {
+    OpRank changed = rank(op, index);
+    change(changed);
+    core.join(op, index, changed);
+  }
+  // As if the op had begun otherwise.
+  template <typename Change>
+  void change_op(OpId op, Change change) {
+    const auto ranks = core.lane_ops().ranks(op);
+    const std::vector<OpRank> same(ranks.begin(), ranks.end());
+    LaneOp changed = core.lane_op(op);
+    change(changed);
+    core.begin(op, changed);
+    for (std::uint32_t i = 0; i < same.size(); ++i) core.join(op, i, same[i]);
+  }
   template <typename T>
   void give(OpId op, const std::vector<T>& values, std::uint32_t index = 0) {
     const auto input = host_bytes(rank(op, index).input);
@@ -402,6 +417,7 @@ struct Node final : MemoryOwner, BlockSink, FrameSink, net::AcceptorSink {
   BlockCodec codec;
   BlockPath path;
   LaneGroup group;  // only its address is used: events name it
+  collective::WholeInputs inputs;
   OpTuning tuning;
   ClientEncoding made;  // of the next op with slots that is submitted
   ReduceLeg reduce;

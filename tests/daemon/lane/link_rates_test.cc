@@ -18,12 +18,12 @@ class LinkRatesTest : public ::testing::Test {
   LinkRatesTest() : peers{nullptr, &lanes.open(1), &lanes.open(2)} {}
 
   // The end of an op that has sent so many bytes to each node in a second.
-  void look(std::uint64_t bytes_to_each) {
+  void look(std::uint64_t bytes_to_each, bool sends_before_start = false) {
     LaneOp op;
     op.bytes_raw = op.bytes_sent = 2 * bytes_to_each;
     op.started_ns = now_ns;
     now_ns += kSecond;
-    rates.look(op, peers, now_ns);
+    rates.look(op, sends_before_start, peers, now_ns);
   }
   void carrier_says(std::uint32_t node, double bytes_per_s, bool limited = false) {
     lanes.transport.carriers[node - 1].rate = {bytes_per_s, limited, 70'000};
@@ -40,6 +40,15 @@ TEST_F(LinkRatesTest, ASmallOpShowsNothing) {
   look(20'000);
   EXPECT_EQ(rates.of(1).bytes_per_s, 0.0);
   EXPECT_TRUE(rates.of(1).limited);
+}
+
+// What was sent before the op began says nothing of the time after it.
+TEST_F(LinkRatesTest, AnOpThatSendsBeforeItBeginsShowsNoRateOfItsOwn) {
+  carrier_says(1, 1e6, true);
+  look(8'000'000, true);
+  EXPECT_EQ(rates.of(1).bytes_per_s, 1e6);
+  look(8'000'000);
+  EXPECT_EQ(rates.of(1).bytes_per_s, 8e6);
 }
 
 TEST_F(LinkRatesTest, AFullLinkHasTheRateOfItsCarrier) {

@@ -46,7 +46,7 @@ TEST_F(NodeValuesOfOneRank, APlainInputIsReadWhereItLies) {
 TEST_F(NodeValuesOfOneRank, AScaledInputIsNotPlain) {
   const OpId op = node.begin({});
   node.give(op, std::vector<float>(kChunk, 3.0f));
-  node.rank(op).prescale = 0.5f;
+  node.change_rank(op, [](OpRank& rank) { rank.prescale = 0.5f; });
   EXPECT_FALSE(values().is_plain(op));
   EXPECT_EQ(values().floats(op, {0, 4})[0], 1.5f);
   EXPECT_EQ(as_floats(host_bytes(node.rank(op).input).data())[0], 3.0f);
@@ -64,7 +64,8 @@ TEST_F(NodeValuesOfTwoRanks, AreAddedEachWithItsScale) {
   EXPECT_FALSE(values().is_plain(op));
   node.give<float>(op, {1, 2, 3, 4}, 0);
   node.give<float>(op, {10, 20, 30, 40}, 1);
-  node.rank(op, 1).prescale = 0.5f;
+  node.change_rank(
+      op, [](OpRank& rank) { rank.prescale = 0.5f; }, 1);
   Memory sum(4 * sizeof(float));
   values().sum(op, {1, 2}, sum.bytes().data());
   EXPECT_EQ(floats_in(sum, 2), (std::vector{12.0f, 18.0f}));
@@ -87,7 +88,7 @@ TEST_F(NodeValuesOfTwoRanks, AreRoundedOnceAfterTheSum) {
   // Each of them alone is less than half of 1's last place.
   node.give<std::uint16_t>(op, {f32_to_bf16(1.0f)}, 0);
   node.give<std::uint16_t>(op, {f32_to_bf16(0.01f)}, 1);
-  node.rank(op, 0).prescale = 1.003f;
+  node.change_rank(op, [](OpRank& rank) { rank.prescale = 1.003f; });
   Memory out(sizeof(std::uint16_t));
   values().write(op, {0, 1}, out.bytes().data());
   const float rounded_first = bf16_to_f32(f32_to_bf16(1.003f)) + bf16_to_f32(f32_to_bf16(0.01f));

@@ -124,7 +124,7 @@ TEST_F(OpLedgerTest, AFailedOpIsNotInATensorsFiguresButMayHaveTouchedItsState) {
 // What each pair of ranks exchanges is said by no announcement.
 TEST_F(OpLedgerTest, OfPairsWithCountsARecordHasWhatThisNodesRanksSend) {
   const OpId op = node.submit({.count = 0, .kind = shm::OpKind::all_to_all, .counts_crc = 7});
-  node.rank(op).extents.input.count = 700;
+  node.change_rank(op, [](OpRank& rank) { rank.extents.input.count = 700; });
   EXPECT_EQ(recorded(op, kBadly).record.count, 700u);
   const OpId equal = node.submit({.tensor = 4, .count = 30, .kind = shm::OpKind::all_to_all});
   EXPECT_EQ(recorded(equal, kBadly).record.count, 30u);

@@ -55,7 +55,7 @@ class OpTuningTest : public OneNode {
     node.core.ops().fail(op, {Errc::cancelled, 0, ""});
     node.carry_out_all();
     node.core.ops().release(op);
-    node.core.lane_ops().clear(op);
+    node.core.forget(op);
     node.tuning.forget(op);
   }
   OpRecord described(OpId op) {

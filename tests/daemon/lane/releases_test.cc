@@ -28,15 +28,15 @@ class ReleasesTest : public ::testing::Test {
         lane_test::submit(core.ops(), {tensor.id, 0}, lane_test::all_reduce_of(4));
     LaneOp begun;
     begun.tensor = &tensor;
-    core.lane_ops().begin(op, begun);
-    core.lane_ops().begun_ranks(op)[0].present = true;
+    core.begin(op, begun);
+    core.join(op, 0, {});
     return op;
   }
   // As its failure is told.
   void end(collective::OpId op) {
     core.ops().end(Errc::group_left, "ended");
     core.ops().release(lane_test::run_until(core.ops(), collective::ActionKind::complete).op);
-    core.lane_ops().clear(op);
+    core.forget(op);
   }
   int settle() {
     return releases.settle(
@@ -106,7 +106,7 @@ TEST_F(ReleasesTest, ARankWaitsUntilItHasHeardOfItsOps) {
   releases.add_rank(0);
   EXPECT_EQ(settle(), 0);
   EXPECT_TRUE(forgotten.empty());
-  core.lane_ops().begun_ranks(op)[0].told = true;
+  core.told(op, 0);
   EXPECT_EQ(settle(), 1);
   EXPECT_EQ(forgotten, std::vector<std::uint32_t>{0});
   const auto released = lane_test::take_events<event::RankReleased>(reports());

@@ -47,7 +47,9 @@ class Node {
       op = lane_test::submit(ops, {7, use}, lane_test::all_reduce_of(kCount), rank);
     }
     for (std::size_t i = 0; i < outputs.size(); ++i) {
-      lane_ops.begun_ranks(op)[i].output = {&regions[i], 0, regions[i].bytes};
+      OpRank slot;
+      slot.output = {&regions[i], 0, regions[i].bytes};
+      lane_ops.join(op, static_cast<std::uint32_t>(i), slot);
     }
     return op;
   }
