@@ -108,6 +108,7 @@ struct Daemon::Composition {
   wire::NodeId self = random_node();
   SubUsers sub_users;
   Disposal disposal;  // before those that leave something to it
+  Disposal writing;   // of files, before those that have them written
   net::EventLoop loop;
   std::optional<PeerSecurity> security;
   std::unique_ptr<net::Transport> transport;
@@ -163,7 +164,7 @@ Status Daemon::Composition::open_tuning() {
   if (const std::string directory = state_directory(config); !directory.empty()) {
     settings.memory_file = directory + "/tuner.json";
   }
-  auto created = Tuning::create(settings, clock);
+  auto created = Tuning::create(settings, clock, writing);
   if (!created) return tl::unexpected(created.error());
   tuning = std::move(*created);
   shadow = std::make_unique<Shadow>(tuning->recipes(), config.lanes, [this] { loop.wake(); });
@@ -254,8 +255,9 @@ void Daemon::Composition::open_conductor() {
   for (const auto& one : lanes) tuning->add_lane(one->lane->counters());
   const auto wake_lane = [this](std::size_t lane) { lanes[lane]->thread->wake(); };
   conductor = std::make_unique<Conductor>(
-      conductor_settings(), Conductor::Surroundings{clock, *transport, self, lane_pointers(),
-                                                    *clients, disposal, wake_lane, tuning.get()});
+      conductor_settings(),
+      Conductor::Surroundings{clock, *transport, self, lane_pointers(), *clients, disposal, writing,
+                              wake_lane, tuning.get()});
   std::vector<SignOfLife*> signs;
   for (const auto& one : lanes) signs.push_back(&one->thread->sign_of_life());
   const std::uint64_t timeout_ns = Supervisor::watchdog_ns();

@@ -52,7 +52,7 @@ Conductor::Conductor(ConductorSettings settings, const Surroundings& around)
       refusals_(outlets_),
       clients_(settings_, outlets_),
       joins_(settings_, outlets_, clients_, refusals_),
-      flights_(settings_.flight_directory, clock_, log_),
+      flights_(settings_.flight_directory, {clock_, log_, around.writing}),
       groups_(outlets_, flights_),
       drain_(clock_, around.self, {clients_, joins_, groups_, coordinator_}),
       kept_(settings_, clock_, around.disposal),
@@ -87,6 +87,7 @@ int Conductor::do_work() {
   // One file in a turn: a lost peer may end many groups at once.
   const auto writes = [this](const auto& one) { return flights_.write_if_due(*one.second); };
   const auto& groups = groups_.all();
+  flights_.tell_problems();
   if (flights_.write_closed() || std::any_of(groups.begin(), groups.end(), writes)) ++work;
   if (tuning_ != nullptr) {
     turns_.step("tuning");

@@ -52,6 +52,7 @@ class Conductor final : public net::AcceptorSink, private ControlLinks::Sink {
     std::vector<Lane*> lanes;
     ClientPort& clients;
     Disposal& disposal;                            // of what clients leave
+    Disposal& writing;                             // of files
     std::function<void(std::uint32_t)> wake_lane;  // makes the lane look at its commands
     Tuning* tuning = nullptr;  // who chooses for `recipe=auto`; null: auto is raw
   };
@@ -91,6 +92,8 @@ class Conductor final : public net::AcceptorSink, private ControlLinks::Sink {
 
  private:
   // Clients (conductor_clients.cc).
+  struct Received;
+  struct PacketHandler;
   void on_request(Client& client, const shm::PacketHeader& header,
                   std::span<const std::byte> bytes);
   void on_bad_packet(Client& client, std::uint64_t request, const char* why);

@@ -4,9 +4,11 @@
 #include <cstdio>
 #include <cstring>
 #include <fstream>
+#include <utility>
 
 #include "collective/passing.h"
 #include "daemon/control/foreign_json.h"
+#include "daemon/service/late_file.h"
 #include "plan/plans.h"
 
 namespace tern::daemon {
@@ -24,6 +26,19 @@ std::string what_failed(const OpRecord& record, const std::string& tensor) {
   const std::string number = std::to_string(record.sequence);
   return passes(record) ? std::string(plan::name_of(record.kind)) + " with tag " + number
                         : "op " + number + " of " + tensor;
+}
+
+// It takes the path's place, or nothing does. An error number, or 0.
+int write_whole(const std::string& path, const std::string& text) {
+  const std::string unfinished = path + ".new";
+  errno = 0;
+  std::ofstream out(unfinished);
+  out << text;
+  out.close();
+  if (out && std::rename(unfinished.c_str(), path.c_str()) == 0) return 0;
+  const int error = errno != 0 ? errno : EIO;
+  std::remove(unfinished.c_str());
+  return error;
 }
 
 }  // namespace
@@ -127,22 +142,36 @@ nlohmann::json FlightRecorder::document(const About& about, const Flights& fligh
 bool FlightRecorder::write(const About& about, Flights& flights) {
   flights.due = false;
   if (directory_.empty() || flights.ops.empty()) return false;
-  files_.use(directory_);
   const std::string name = RecordFiles::text_of({about.uid, about.epoch, about.account});
-  const std::string path = directory_ + "/" + name;
-  const std::string text = json_text(document(about, flights), 1) + "\n";
-  std::ofstream out(path + ".new");
-  out << text;
-  out.close();
-  if (!out || std::rename((path + ".new").c_str(), path.c_str()) != 0) {
-    const LogFields fields{.job = about.job, .group = short_uid(about.uid)};
-    log_.write({LogTopic::ops, about.account, spdlog::level::warn, fields},
-               "cannot write the flight record {}: {}", path, std::strerror(errno));
-    std::remove((path + ".new").c_str());
+  std::string text = json_text(document(about, flights), 1) + "\n";
+  const std::uint64_t bytes = text.size();
+  if (writing_.bytes_of(kWriter) + bytes > kMostWaiting || writing_.is_stuck(kWriter)) {
+    tell({about, directory_ + "/" + name, ENOBUFS});
     return true;
   }
-  files_.add(name, text.size());
+  const auto write_it = [written = written_, about, directory = directory_, name,
+                         text = std::move(text)] {
+    written->files.use(directory);
+    const std::string path = directory + "/" + name;
+    if (const int error = write_whole(path, text); error == 0) {
+      written->files.add(name, text.size());
+    } else {
+      written->problems.put({about, path, error});
+    }
+    return false;
+  };
+  writing_.take(kWriter, write_it, bytes);
   return true;
+}
+
+void FlightRecorder::tell_problems() {
+  for (const Problem& one : written_->problems.take_all()) tell(one);
+}
+
+void FlightRecorder::tell(const Problem& problem) {
+  const LogFields fields{.job = problem.about.job, .group = short_uid(problem.about.uid)};
+  log_.write({LogTopic::ops, problem.about.account, spdlog::level::warn, fields},
+             "cannot write the flight record {}: {}", problem.path, std::strerror(problem.error));
 }
 
 }  // namespace tern::daemon

@@ -3,12 +3,15 @@
 #include <cstdint>
 #include <deque>
 #include <map>
+#include <memory>
 #include <string>
 
 #include "base/clock.h"
 #include "daemon/conductor/record_files.h"
 #include "daemon/lane/lane_exchange.h"
 #include "daemon/membership/member_group.h"
+#include "daemon/service/disposal.h"
+#include "daemon/service/inbox.h"
 #include "daemon/service/user_log.h"
 
 namespace tern::daemon {
@@ -20,10 +23,15 @@ class FlightRecorder {
   // How many ops of a group are kept.
   static constexpr std::size_t kFlights = 256;
 
+  struct Surroundings {
+    const Clock& clock;
+    UserLog& log;
+    Disposal& writing;  // has the thread that waits for the disk
+  };
   // `directory`: empty, no files are written. REQUIRES: all outlive this; a change is seen.
-  FlightRecorder(const std::string& directory, const Clock& clock, UserLog& log)
-      : directory_(directory), clock_(clock), log_(log) {}
-  // Writes what is left.
+  FlightRecorder(const std::string& directory, const Surroundings& around)
+      : directory_(directory), clock_(around.clock), log_(around.log), writing_(around.writing) {}
+  // Hands over what is left.
   ~FlightRecorder();
   FlightRecorder(const FlightRecorder&) = delete;
   FlightRecorder& operator=(const FlightRecorder&) = delete;
@@ -31,14 +39,16 @@ class FlightRecorder {
   void record(const MemberGroup& group, const event::OpEnded& event);
   // The group has failed: a file is due once what the lanes have reported is taken.
   void group_failed(const MemberGroup& group) { groups_[group.number].due = true; }
-  // Writes what is due of this group, which may be never: a storm of failures must not become one
-  // of files. True: it has written, or tried to.
+  // Has what is due of this group written, which may be never: a storm of failures must not become
+  // one of files. True: it was due.
   bool write_if_due(const MemberGroup& group);
-  // The group is being forgotten: what is due of it is written by write_closed(). Of very many such
-  // groups the last ones' is.
+  // The group is being forgotten: what is due of it is for write_closed(). Of very many such groups
+  // the last ones' is.
   void close(const MemberGroup& group);
-  // Writes what is due of one group that is forgotten. False: there is none.
+  // Has what is due of one group that is forgotten written. False: there is none.
   bool write_closed();
+  // The log says what could not be written since.
+  void tell_problems();
 
  private:
   struct Flight {
@@ -63,19 +73,35 @@ class FlightRecorder {
     Flights flights;
   };
   static constexpr std::size_t kMaxClosed = 64;
+  // So much may wait for the disk; what comes then is not written.
+  static constexpr std::uint64_t kMostWaiting = std::uint64_t{16} << 20;
+
+  // What one did not get written.
+  struct Problem {
+    About about;
+    std::string path;
+    int error = 0;
+  };
+  // Used by the thread that writes, which may outlive this.
+  struct Written {
+    RecordFiles files;
+    Inbox<Problem> problems;
+  };
 
   static About about(const MemberGroup& group);
   // Because the group's tensors are forgotten with it.
   static void name_tensors(const MemberGroup& group, Flights& flights);
   bool write(const About& about, Flights& flights);
+  void tell(const Problem& problem);
   nlohmann::json document(const About& about, const Flights& flights) const;
 
   const std::string& directory_;
   const Clock& clock_;
   UserLog& log_;
+  Disposal& writing_;
   std::map<std::uint64_t, Flights> groups_;  // by number
   std::deque<Closed> closed_;
-  RecordFiles files_;
+  std::shared_ptr<Written> written_ = std::make_shared<Written>();
 };
 
 }  // namespace tern::daemon

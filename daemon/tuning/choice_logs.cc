@@ -3,9 +3,8 @@
 #include <spdlog/spdlog.h>
 
 #include <algorithm>
-#include <cerrno>
 #include <cstring>
-#include <filesystem>
+#include <utility>
 
 namespace tern::daemon {
 namespace {
@@ -14,9 +13,7 @@ namespace {
 std::string log_name(const MemberGroup& group) {
   return "choices-" + group.uid.substr(0, 8) + "-" + std::to_string(group.epoch);
 }
-std::string part_name(const std::string& log, const MemberGroup& group) {
-  return log + "-" + std::to_string(group.node) + ".log";
-}
+std::string part_end(const MemberGroup& group) { return "-" + std::to_string(group.node) + ".log"; }
 
 // As far as the bits of results depend on it.
 tuner::ChoiceLogHead head_of(const MemberGroup& group) {
@@ -26,82 +23,96 @@ tuner::ChoiceLogHead head_of(const MemberGroup& group) {
 
 }  // namespace
 
-// Empty, or why the epoch has no log.
-std::string ChoiceLogs::problem_of(const MemberGroup& group, const std::string& path) {
-  const Written& written = written_[group.account];
+ChoiceLogs::~ChoiceLogs() {
+  for (auto& [number, log] : logs_) {
+    if (log.file) log.file->finish();
+  }
+}
+
+void ChoiceLogs::begin(const MemberGroup& group, Log& log) {
+  Written& written = written_[group.account];
   if (written.logs >= limits_.user_logs || written.bytes >= limits_.user_bytes) {
-    return "this user's logs have taken what one may have until the daemon is restarted, " +
-           std::to_string(limits_.user_logs) + " logs or " + std::to_string(limits_.user_bytes) +
-           " bytes";
+    return tell_there_is_none(
+        group, "this user's logs have taken what one may have until the daemon is restarted, " +
+                   std::to_string(limits_.user_logs) + " logs or " +
+                   std::to_string(limits_.user_bytes) + " bytes");
   }
-  std::error_code error;
-  Log& log = logs_[group.number];
-  errno = 0;
-  if (!std::filesystem::exists(path, error)) log.file.open(path);
+  // An epoch's number may come again after a restart of the coordinator: no log is overwritten.
+  const auto path_of = [directory = directory_, name = log_name(group),
+                        end = part_end(group)](int attempt) {
+    constexpr int kMostAttempts = 999;
+    const std::string again = attempt == 1 ? "" : "-" + std::to_string(attempt);
+    return attempt > kMostAttempts ? "" : directory + "/" + name + again + end;
+  };
   const tuner::ChoiceLogHead head = head_of(group);
-  const std::string text = tuner::choice_log_head(head.cut, head.eager_form);
-  if (!log.file.is_open() || !(log.file << text)) {
-    return errno != 0 ? std::strerror(errno) : "it cannot be made";
-  }
+  std::string text = tuner::choice_log_head(head.cut, head.eager_form);
   log.bytes = text.size();
-  ++written_[group.account].logs;
-  return "";
+  log.file = LateFile::fresh(writing_, path_of);
+  log.file->append(std::move(text));
+  ++written.logs;
 }
 
 ChoiceLogs::Log* ChoiceLogs::log_of(const MemberGroup& group) {
   if (directory_.empty()) return nullptr;
-  const auto found = logs_.find(group.number);
-  if (found != logs_.end()) return found->second.file.is_open() ? &found->second : nullptr;
-  // An epoch's number may come again after a restart of the coordinator: no log is overwritten.
-  std::string path;
-  std::error_code error;
-  for (int again = 1; again < 1000; ++again) {
-    const std::string name = log_name(group) + (again == 1 ? "" : "-" + std::to_string(again));
-    path = directory_ + "/" + part_name(name, group);
-    if (!std::filesystem::exists(path, error)) break;
+  const auto [found, is_new] = logs_.try_emplace(group.number);
+  Log& log = found->second;
+  if (is_new) begin(group, log);
+  if (!log.file) return nullptr;
+  const int error = log.file->error();
+  if (error == 0) return &log;
+  if (log.file->has_begun()) {
+    end_early(group, log, std::strerror(error));
+  } else {
+    --written_[group.account].logs;
+    tell_there_is_none(group, std::strerror(error));
+    log.file.reset();
   }
-  const std::string problem = problem_of(group, path);
-  Log& log = logs_[group.number];
-  if (problem.empty()) return &log;
-  log_.write({LogTopic::groups, group.account, spdlog::level::warn, log_fields(group)},
-             "cannot write the log of choices {}: {}; this epoch cannot be replayed", path,
-             problem);
-  log.file.close();
   return nullptr;
+}
+
+void ChoiceLogs::tell_there_is_none(const MemberGroup& group, const std::string& why) {
+  log_.write({LogTopic::groups, group.account, spdlog::level::warn, log_fields(group)},
+             "cannot write the log of choices {}/{}{}: {}; this epoch cannot be replayed",
+             directory_, log_name(group), part_end(group), why);
 }
 
 void ChoiceLogs::end_early(const MemberGroup& group, Log& log, const std::string& why) {
   log_.write({LogTopic::groups, group.account, spdlog::level::warn, log_fields(group)},
              "the log of choices of group {} cannot be written any more: {}; it ends here",
              short_uid(group.uid), why);
-  log.file.close();
+  log.file->finish();
+  log.file.reset();
+}
+
+void ChoiceLogs::end(const MemberGroup& group) {
+  const auto found = logs_.find(group.number);
+  if (found == logs_.end()) return;
+  if (found->second.file) found->second.file->finish();
+  logs_.erase(found);
 }
 
 void ChoiceLogs::append(const MemberGroup& group, Log& log, const std::string& text) {
   std::uint64_t& of_user = written_[group.account].bytes;
   if (log.bytes + text.size() > limits_.log_bytes) {
-    log.file << tuner::choice_log_incomplete();
+    log.file->append(tuner::choice_log_incomplete());
     return end_early(group, log,
                      "it may have " + std::to_string(limits_.log_bytes) +
                          " bytes at most, and cannot be replayed");
   }
   if (of_user + text.size() > limits_.user_bytes) {
-    log.file << tuner::choice_log_incomplete();
+    log.file->append(tuner::choice_log_incomplete());
     return end_early(group, log,
                      "this user's logs may have " + std::to_string(limits_.user_bytes) +
                          " bytes until the daemon is restarted, and this one cannot be replayed");
   }
-  log.file << text;
+  log.file->append(text);
   log.bytes += text.size();
   of_user += text.size();
 }
 
 void ChoiceLogs::write(const MemberGroup& group, const tuner::LoggedOp& op) {
   Log* const log = log_of(group);
-  if (log == nullptr) return;
-  append(group, *log, tuner::format(op));
-  if (!log->file.is_open() || log->file.flush()) return;
-  end_early(group, *log, std::strerror(errno));
+  if (log != nullptr) append(group, *log, tuner::format(op));
 }
 
 void ChoiceLogs::write(const MemberGroup& group, const tuner::LoggedChunk& chunk) {
@@ -119,7 +130,7 @@ Result<ReplayTerms> ChoiceLogs::terms_of(const std::string& name, const MemberGr
   }
   ReplayTerms terms;
   terms.log = name;
-  terms.path = directory_ + "/" + part_name(name, group);
+  terms.path = directory_ + "/" + name + part_end(group);
   terms.tensor = state.name;
   terms.nodes = static_cast<std::uint32_t>(group.addresses.size());
   terms.self = group.node;

@@ -4,13 +4,14 @@
 // its nodes, written as the tuner chooses and replayed in a later run.
 
 #include <cstdint>
-#include <fstream>
 #include <map>
+#include <optional>
 #include <string>
 #include <utility>
 
 #include "base/result.h"
 #include "daemon/membership/member_group.h"
+#include "daemon/service/late_file.h"
 #include "daemon/service/user_log.h"
 #include "daemon/tensor/tensor_state.h"
 #include "daemon/tuning/replay_reading.h"
@@ -27,17 +28,31 @@ class ChoiceLogs {
     std::uint64_t user_bytes = std::uint64_t{1} << 30;
   };
 
-  // `directory`: empty, and none are written or replayed. The log outlives this.
-  ChoiceLogs(std::string directory, UserLog& log) : ChoiceLogs(std::move(directory), log, {}) {}
-  ChoiceLogs(std::string directory, UserLog& log, const Limits& limits)
-      : directory_(std::move(directory)), log_(log), limits_(limits) {}
+  // `directory`: empty, and none are written or replayed. What is given outlives this; `writing`
+  // has the thread that waits for the disk.
+  ChoiceLogs(std::string directory, UserLog& log, Disposal& writing)
+      : ChoiceLogs(std::move(directory), {log, writing}, {}) {}
+  struct Surroundings {
+    UserLog& log;
+    Disposal& writing;
+  };
+  ChoiceLogs(std::string directory, const Surroundings& around, const Limits& limits)
+      : directory_(std::move(directory)),
+        log_(around.log),
+        writing_(around.writing),
+        limits_(limits) {}
+  // Ends all.
+  ~ChoiceLogs();
+  ChoiceLogs(const ChoiceLogs&) = delete;
+  ChoiceLogs& operator=(const ChoiceLogs&) = delete;
 
   // ---- Written. A log that cannot be written ends, and the daemon's log says so once. ----
-  // Whether the group's epoch has one now. It is made the first time; none is overwritten.
+  // Whether the group's epoch has one, as far as is known. It is made the first time; none is
+  // overwritten.
   bool open(const MemberGroup& group) { return log_of(group) != nullptr; }
   void write(const MemberGroup& group, const tuner::LoggedOp& op);
   void write(const MemberGroup& group, const tuner::LoggedChunk& chunk);
-  void end(const MemberGroup& group) { logs_.erase(group.number); }
+  void end(const MemberGroup& group);
 
   // ---- Replayed ----
   // What the tensor's declaration asks of the log of that name. `unusable`: candidates that the
@@ -47,7 +62,7 @@ class ChoiceLogs {
 
  private:
   struct Log {
-    std::ofstream file;
+    std::optional<LateFile> file;  // none: it has ended
     std::uint64_t bytes = 0;
   };
   // Of a user, since the daemon has begun.
@@ -56,12 +71,14 @@ class ChoiceLogs {
   };
 
   Log* log_of(const MemberGroup& group);  // null: there is none
-  std::string problem_of(const MemberGroup& group, const std::string& path);
+  void begin(const MemberGroup& group, Log& log);
   void append(const MemberGroup& group, Log& log, const std::string& text);
+  void tell_there_is_none(const MemberGroup& group, const std::string& why);
   void end_early(const MemberGroup& group, Log& log, const std::string& why);
 
   std::string directory_;
   UserLog& log_;
+  Disposal& writing_;
   Limits limits_;
   std::map<std::uint64_t, Log> logs_;         // by group number
   std::map<std::uint32_t, Written> written_;  // by account

@@ -2,11 +2,12 @@
 
 #include <spdlog/spdlog.h>
 
-#include <cerrno>
+#include <chrono>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
+#include <thread>
 #include <utility>
 
 namespace tern::daemon {
@@ -17,8 +18,8 @@ constexpr std::size_t kPieceBytes = 64 << 10;  // goes to the disk at once
 
 }  // namespace
 
-TunerMemory::TunerMemory(std::string file, const Clock& clock)
-    : file_(std::move(file)), clock_(clock), saved_ns_(clock.now_ns()) {}
+TunerMemory::TunerMemory(std::string file, const Clock& clock, Disposal& writing)
+    : file_(std::move(file)), clock_(clock), writing_(writing), saved_ns_(clock.now_ns()) {}
 
 void TunerMemory::load(tuner::Tuner& tuner) const {
   std::error_code error;
@@ -37,12 +38,29 @@ bool TunerMemory::is_due() const noexcept {
 }
 
 void TunerMemory::save_some(const tuner::Tuner& tuner, const TimeSlice& slice) {
-  if (!save_) save_.emplace(tuner, unfinished());
+  if (!save_) save_.emplace(tuner, LateFile::replacement(writing_, file_));
   do {
     const bool more = save_->text.go_on();
-    if (!more || save_->text.text_bytes() >= kPieceBytes) save_->out << save_->text.take_text();
-    if (!more) return finish();
+    if (!more || save_->text.text_bytes() >= kPieceBytes) {
+      save_->out.append(save_->text.take_text());
+    }
+    if (more) continue;
+    save_->out.append("\n");
+    save_->out.finish();
+    saved_ = std::move(save_->out);
+    save_.reset();
+    saved_ns_ = clock_.now_ns();
+    return;
   } while (!slice.is_over());
+}
+
+void TunerMemory::tell_problem() {
+  if (!saved_ || !saved_->is_done()) return;
+  const int error = saved_->error();
+  saved_.reset();
+  if (error == 0) return;
+  spdlog::warn("cannot write what the tuner has learnt to {}: {}; what it had learnt before stays",
+               file_, std::strerror(error));
 }
 
 void TunerMemory::save(const tuner::Tuner& tuner) {
@@ -51,20 +69,11 @@ void TunerMemory::save(const tuner::Tuner& tuner) {
   do {
     save_some(tuner, TimeSlice(clock_, kSaveEveryNs));
   } while (save_);
-}
-
-void TunerMemory::finish() {
-  save_->out << "\n";
-  save_->out.close();
-  const bool written = save_->out.good();
-  save_.reset();
-  saved_ns_ = clock_.now_ns();
-  std::error_code error;
-  if (written) std::filesystem::rename(unfinished(), file_, error);
-  if (written && !error) return;
-  spdlog::warn("cannot write what the tuner has learnt to {}: {}; what it had learnt before stays",
-               unfinished(), error ? error.message() : std::strerror(errno));
-  std::filesystem::remove(unfinished(), error);
+  constexpr int kMostWaits = 1000;
+  for (int i = 0; i < kMostWaits && !saved_->is_done(); ++i) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+  tell_problem();
 }
 
 }  // namespace tern::daemon

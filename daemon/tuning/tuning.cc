@@ -40,26 +40,27 @@ tuner::OpLegs legs_of(const plan::Plan& plan) {
 
 }  // namespace
 
-Result<std::unique_ptr<Tuning>> Tuning::create(const TuningSettings& settings, const Clock& clock) {
+Result<std::unique_ptr<Tuning>> Tuning::create(const TuningSettings& settings, const Clock& clock,
+                                               Disposal& writing) {
   auto candidates = read_candidates(settings.candidates);
   if (!candidates) return tl::unexpected(candidates.error());
   auto policy = TuningPolicy::parse(settings.policy);
   if (!policy) return tl::unexpected(policy.error());
   std::unique_ptr<Tuning> tuning(
-      new Tuning(settings, clock, std::move(*candidates), std::move(*policy)));
+      new Tuning(settings, {clock, writing}, std::move(*candidates), std::move(*policy)));
   tuning->memory_.load(tuning->tuner_);
   return tuning;
 }
 
-Tuning::Tuning(const TuningSettings& settings, const Clock& clock, Candidates candidates,
+Tuning::Tuning(const TuningSettings& settings, const Surroundings& around, Candidates candidates,
                TuningPolicy policy)
-    : clock_(clock),
+    : clock_(around.clock),
       recipes_(std::move(candidates.recipes)),
       policy_(std::move(policy)),
       tuner_(std::move(candidates.texts)),
       list_(list_of(tuner_.candidates())),
-      memory_(settings.memory_file, clock),
-      logs_(settings.choice_directory, log_) {}
+      memory_(settings.memory_file, around.clock, around.writing),
+      logs_(settings.choice_directory, log_, around.writing) {}
 
 Tuning::~Tuning() = default;
 
@@ -404,6 +405,7 @@ int Tuning::do_work() {
   decide();
   if (const auto lane = lanes_.since_last(clock_.now_ns())) tuner_.observe_lane(*lane);
   want_samples();
+  memory_.tell_problem();
   if (memory_.is_due()) {
     memory_.save_some(tuner_, TimeSlice(clock_, kSaveSliceNs));
     if (memory_.is_due()) ++work;  // it goes on with the next turn

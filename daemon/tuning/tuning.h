@@ -43,7 +43,9 @@ struct TuningSettings {
 
 class Tuning {
  public:
-  static Result<std::unique_ptr<Tuning>> create(const TuningSettings& settings, const Clock& clock);
+  // What is given outlives it. `writing` has the thread that waits for the disk.
+  static Result<std::unique_ptr<Tuning>> create(const TuningSettings& settings, const Clock& clock,
+                                                Disposal& writing);
   ~Tuning();
 
   std::shared_ptr<const CandidateRecipes> recipes() const { return recipes_; }
@@ -131,7 +133,11 @@ class Tuning {
     std::uint64_t begin_;
   };
 
-  Tuning(const TuningSettings& settings, const Clock& clock, Candidates candidates,
+  struct Surroundings {
+    const Clock& clock;
+    Disposal& writing;
+  };
+  Tuning(const TuningSettings& settings, const Surroundings& around, Candidates candidates,
          TuningPolicy policy);
   Status resolve_level(const Tuned& tuned, tuner::Level& level,
                        std::optional<tuner::Bounds>& bounds) const;

@@ -78,19 +78,19 @@ void VirtualDaemon::start(const net::FaultSettings& faults) {
   settings.tensors.state_ttl_ns = shape.state_ttl_ns;
   if (shape.adjust) shape.adjust(settings);
   conductor = std::make_unique<daemon::Conductor>(
-      settings,
-      daemon::Conductor::Surroundings{world_.clock, control, self, pointers, *this, disposal,
-                                      [this](std::uint32_t number) {
-                                        world_.clock.advance_ns(world_.system_calls.wake_ns);
-                                        world_.wake({index_, 1 + number});
-                                      },
-                                      tuning.get()});
+      settings, daemon::Conductor::Surroundings{
+                    world_.clock, control, self, pointers, *this, disposal, disposal,
+                    [this](std::uint32_t number) {
+                      world_.clock.advance_ns(world_.system_calls.wake_ns);
+                      world_.wake({index_, 1 + number});
+                    },
+                    tuning.get()});
   acceptor = world_.make_acceptor(at, {index_, 0}, *conductor);
   for (std::size_t part = 0; part < parts(); ++part) world_.wake({index_, part});
 }
 
 void VirtualDaemon::start_tuner() {
-  tuning = std::move(*daemon::Tuning::create({}, world_.clock));
+  tuning = std::move(*daemon::Tuning::create({}, world_.clock, disposal));
   shadow = std::make_unique<daemon::Shadow>(
       tuning->recipes(), shape.lanes, [] {}, &world_.clock);
   tuning->set_shadow(shadow.get());

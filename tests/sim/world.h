@@ -205,11 +205,11 @@ class VirtualDaemon final : public daemon::ClientPort {
   std::vector<std::unique_ptr<net::Transport>> wraps;     // of them, if carriage() has any
   std::vector<std::unique_ptr<net::FaultyTransport>> transports;
   std::vector<std::unique_ptr<TappedTransport>> taps;
+  daemon::Disposal disposal{daemon::Disposal::By::caller};
   std::unique_ptr<daemon::Tuning> tuning;  // these two: null without a tuner
   std::unique_ptr<daemon::Shadow> shadow;
   std::vector<std::unique_ptr<LateExecutor>> executors;  // with late blocks: of the lanes
   std::vector<std::unique_ptr<daemon::Lane>> lanes;
-  daemon::Disposal disposal{daemon::Disposal::By::caller};
   std::unique_ptr<daemon::Conductor> conductor;
   std::unique_ptr<net::Acceptor> acceptor;
 

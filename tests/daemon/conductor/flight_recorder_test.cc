@@ -1,10 +1,14 @@
 #include "daemon/conductor/flight_recorder.h"
 
+#include <gmock/gmock.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <filesystem>
 #include <fstream>
+#include <latch>
 
+#include "daemon/service/late_file.h"
 #include "part_rig.h"
 #include "tests/daemon/service/log_lines.h"
 
@@ -136,6 +140,66 @@ TEST_F(FlightRecorderTest, OfAUsersRecordsTheNewestStay) {
   EXPECT_TRUE(std::filesystem::exists(name(kBob, 1)));
   EXPECT_TRUE(std::filesystem::exists(name(kAlice, 300)));
   EXPECT_FALSE(std::filesystem::exists(name(kAlice, 300 - RecordFiles::kFilesPerUser)));
+}
+
+// Opening a pipe to write takes until somebody reads.
+TEST_F(FlightRecorderTest, WaitsForNoDisk) {
+  ASSERT_EQ(::mkfifo((path() + ".new").c_str(), 0600), 0);
+  Disposal writing;
+  {
+    FlightRecorder flights{settings_.flight_directory, {clock_, log_, writing}};
+    flights.record(*group_, ended(1, Errc::timeout));
+    EXPECT_TRUE(flights.write_if_due(*group_));
+    EXPECT_EQ(writing.count(), 1u);
+    EXPECT_GT(writing.bytes_of(kWriter), 100u);
+  }
+  EXPECT_FALSE(is_written());
+  std::string text;
+  std::getline(std::ifstream(path() + ".new"), text);
+  EXPECT_EQ(text, "{");
+}
+
+TEST_F(FlightRecorderTest, WhatWaitsForADiskThatSleepsHasABound) {
+  std::latch begun(1), may_go_on(1);
+  Disposal writing;
+  writing.take(kWriter, [&] {
+    begun.count_down();
+    may_go_on.wait();
+    return false;
+  });
+  begun.wait();
+  FlightRecorder flights{settings_.flight_directory, {clock_, log_, writing}};
+  const auto fail_group = [&](std::uint32_t epoch) {
+    group_->epoch = epoch;
+    for (std::uint64_t i = 0; i < FlightRecorder::kFlights; ++i) {
+      flights.record(*group_, ended(i, Errc::ok));
+    }
+    flights.group_failed(*group_);
+    flights.close(*group_);
+    EXPECT_TRUE(flights.write_closed());
+  };
+  const LogLines lines;
+  std::uint32_t epoch = 1;
+  for (; lines.seen().empty() && epoch < 2'000; ++epoch) fail_group(epoch);
+  ASSERT_FALSE(lines.seen().empty());
+  EXPECT_THAT(lines.seen().front(), ::testing::HasSubstr("cannot write the flight record"));
+  EXPECT_GT(epoch, 20u);
+  may_go_on.count_down();
+}
+
+TEST_F(FlightRecorderTest, SaysWhatItCouldNotWrite) {
+  ASSERT_TRUE(std::filesystem::create_directory(path() + ".new"));
+  const LogLines lines;
+  flights_.record(*group_, ended(1, Errc::ok));
+  groups_.end(*group_, Errc::peer_lost, "a peer was lost", false);
+  EXPECT_TRUE(flights_.write_if_due(*group_));
+  EXPECT_FALSE(is_written());
+  const std::size_t before = lines.seen().size();
+  flights_.tell_problems();
+  flights_.tell_problems();
+  ASSERT_EQ(lines.seen().size(), before + 1);
+  EXPECT_THAT(lines.seen().back(), ::testing::HasSubstr("cannot write the flight record"));
+  EXPECT_THAT(lines.seen().back(), ::testing::HasSubstr("Is a directory"));
 }
 
 TEST_F(FlightRecorderTest, WithoutADirectoryNothingIsWritten) {

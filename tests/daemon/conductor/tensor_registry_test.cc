@@ -282,7 +282,7 @@ class ReplayedTensor : public TensorRegistryTest {
   std::unique_ptr<Tuning> make_tuning() {
     TuningSettings tuning;
     tuning.choice_directory = folder_.path();
-    return std::move(*Tuning::create(tuning, clock_));
+    return std::move(*Tuning::create(tuning, clock_, writing_));
   }
   TensorRegistry registry_with(Tuning* tuning) {
     return {settings_,

@@ -5,6 +5,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <latch>
+
 #include "tests/daemon/service/log_lines.h"
 #include "tuning_rig.h"
 
@@ -113,6 +115,7 @@ class BoundedLogs : public testing::Test {
   const Folder folder;
   ManualClock clock;
   UserLog log{clock};
+  Disposal writing{Disposal::By::caller};
   const LogLines lines;
   std::unique_ptr<MemberGroup> group = group_of(kAlice, 9);
 };
@@ -120,7 +123,7 @@ class BoundedLogs : public testing::Test {
 // What was chosen later nobody knows.
 TEST_F(BoundedLogs, ALogThatIsLongEndsAndCannotBeReplayed) {
   const std::uint64_t head = tuner::choice_log_head().size(), record = tuner::format(op()).size();
-  ChoiceLogs logs(folder.path(), log, {.log_bytes = head + 3 * record});
+  ChoiceLogs logs(folder.path(), {log, writing}, {.log_bytes = head + 3 * record});
   ASSERT_TRUE(logs.open(*group));
   for (int i = 0; i < 5; ++i) logs.write(*group, op());
   EXPECT_FALSE(logs.open(*group));
@@ -141,8 +144,29 @@ TEST_F(BoundedLogs, ALogThatIsLongEndsAndCannotBeReplayed) {
   EXPECT_THAT(lanes.error().text, HasSubstr("it ended before its run did"));
 }
 
+TEST_F(BoundedLogs, AreWrittenByAThreadThatMayWait) {
+  std::latch begun(1), may_go_on(1);
+  {
+    Disposal late;
+    late.take(kWriter, [&] {
+      begun.count_down();
+      may_go_on.wait();
+      return false;
+    });
+    begun.wait();
+    ChoiceLogs logs(folder.path(), log, late);
+    ASSERT_TRUE(logs.open(*group));
+    for (int i = 0; i < 5; ++i) logs.write(*group, op());
+    EXPECT_EQ(files(), 0u);
+    may_go_on.count_down();
+  }
+  std::string expected = tuner::choice_log_head();
+  for (int i = 0; i < 5; ++i) expected += tuner::format(op());
+  EXPECT_EQ(text_of(folder.file(std::string(kName) + "-0.log")), expected);
+}
+
 TEST_F(BoundedLogs, AUserHasSoManyLogs) {
-  ChoiceLogs logs(folder.path(), log, {.user_logs = 3});
+  ChoiceLogs logs(folder.path(), {log, writing}, {.user_logs = 3});
   for (std::uint64_t number = 100; number < 110; ++number) {
     const auto many = group_of(kAlice, number);
     EXPECT_EQ(logs.open(*many), number < 103) << number;
@@ -155,7 +179,7 @@ TEST_F(BoundedLogs, AUserHasSoManyLogs) {
 
 TEST_F(BoundedLogs, AUserHasSoManyBytesInAllLogs) {
   const std::uint64_t record = tuner::format(op()).size();
-  ChoiceLogs logs(folder.path(), log, {.user_bytes = 5 * record});
+  ChoiceLogs logs(folder.path(), {log, writing}, {.user_bytes = 5 * record});
   const auto other = group_of(kAlice, 100);
   for (int i = 0; i < 3; ++i) logs.write(*group, op());
   for (int i = 0; i < 3; ++i) logs.write(*other, op());

@@ -38,25 +38,26 @@ class TunerMemoryTest : public ::testing::Test {
   const Folder folder;
   const std::string file = folder.file("tuner.json");
   ManualClock clock;
+  Disposal writing{Disposal::By::caller};
   tuner::Tuner learnt{tuner::usual_candidates()}, fresh{tuner::usual_candidates()};
 };
 
 TEST_F(TunerMemoryTest, OutlivesATuner) {
   learn(learnt);
   ASSERT_NE(learnt.remember(), fresh.remember());
-  TunerMemory(file, clock).save(learnt);
-  TunerMemory(file, clock).load(fresh);
+  TunerMemory(file, clock, writing).save(learnt);
+  TunerMemory(file, clock, writing).load(fresh);
   EXPECT_EQ(fresh.remember(), learnt.remember());
 }
 
 TEST_F(TunerMemoryTest, WithoutAFileIsNeverDue) {
-  const TunerMemory memory("", clock);
+  const TunerMemory memory("", clock, writing);
   clock.advance_ns(3600 * kSecond);
   EXPECT_FALSE(memory.is_due());
 }
 
 TEST_F(TunerMemoryTest, IsDueAMinuteAfterItWasSaved) {
-  TunerMemory memory(file, clock);
+  TunerMemory memory(file, clock, writing);
   clock.advance_ns(60 * kSecond - 1);
   EXPECT_FALSE(memory.is_due());
   clock.advance_ns(1);
@@ -67,7 +68,7 @@ TEST_F(TunerMemoryTest, IsDueAMinuteAfterItWasSaved) {
 
 TEST_F(TunerMemoryTest, GoesOnWhereASliceIsOver) {
   for (const char* name : {"weights", "bias", "scale"}) learn(learnt, name);
-  TunerMemory memory(file, clock);
+  TunerMemory memory(file, clock, writing);
   clock.advance_ns(60 * kSecond);
   int slices = 0;
   for (; memory.is_due(); ++slices) {
@@ -75,7 +76,7 @@ TEST_F(TunerMemoryTest, GoesOnWhereASliceIsOver) {
     memory.save_some(learnt, TimeSlice(clock, 0));
   }
   EXPECT_GT(slices, 3);
-  TunerMemory(file, clock).load(fresh);
+  TunerMemory(file, clock, writing).load(fresh);
   EXPECT_EQ(fresh.remember(), learnt.remember());
   clock.advance_ns(60 * kSecond - 1);
   EXPECT_FALSE(memory.is_due()) << "a minute after its end";
@@ -83,13 +84,13 @@ TEST_F(TunerMemoryTest, GoesOnWhereASliceIsOver) {
 
 TEST_F(TunerMemoryTest, ASaveAtOnceBeginsAnew) {
   learn(learnt);
-  TunerMemory memory(file, clock);
+  TunerMemory memory(file, clock, writing);
   clock.advance_ns(60 * kSecond);
   memory.save_some(learnt, TimeSlice(clock, 0));
   learn(learnt, "bias");
   memory.save(learnt);
   EXPECT_FALSE(memory.is_due());
-  TunerMemory(file, clock).load(fresh);
+  TunerMemory(file, clock, writing).load(fresh);
   EXPECT_EQ(fresh.remember(), learnt.remember());
 }
 
@@ -97,13 +98,13 @@ TEST_F(TunerMemoryTest, ADamagedFileIsIgnored) {
   const nlohmann::json before = fresh.remember();
   for (const char* text : {"", "{", "[1, 2]", R"({"version": "none"})"}) {
     std::ofstream(file) << text;
-    TunerMemory(file, clock).load(fresh);
+    TunerMemory(file, clock, writing).load(fresh);
     EXPECT_EQ(fresh.remember(), before) << text;
   }
 }
 
 TEST_F(TunerMemoryTest, WhatCannotBeWrittenLeavesTheOldFile) {
-  TunerMemory memory(file, clock);
+  TunerMemory memory(file, clock, writing);
   learn(learnt);
   memory.save(learnt);
   const std::string before = text_of(file);

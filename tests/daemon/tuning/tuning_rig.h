@@ -62,7 +62,7 @@ class TuningRig : public testing::Test {
   // As another daemon with the same settings.
   void restart() {
     tuning.reset();
-    auto created = Tuning::create(settings, clock);
+    auto created = Tuning::create(settings, clock, writing);
     ASSERT_TRUE(created) << created.error().text;
     tuning = std::move(*created);
     shadow = std::make_unique<Shadow>(
@@ -145,6 +145,7 @@ class TuningRig : public testing::Test {
 
   TuningSettings settings;
   ManualClock clock;
+  Disposal writing{Disposal::By::caller};
   std::unique_ptr<Shadow> shadow;
   std::unique_ptr<Tuning> tuning;
   std::vector<RecipeChange> changes;

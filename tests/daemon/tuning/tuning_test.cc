@@ -18,20 +18,22 @@ using TuningTest = TuningRig;
 
 Result<std::unique_ptr<Tuning>> created(const std::string& policy) {
   static const ManualClock kClock;
+  static Disposal writing(Disposal::By::caller);
   TuningSettings settings;
   settings.policy = policy;
-  return Tuning::create(settings, kClock);
+  return Tuning::create(settings, kClock, writing);
 }
 
 TEST(TuningSettings, CandidatesAreRead) {
   static const ManualClock kClock;
+  static Disposal writing(Disposal::By::caller);
   TuningSettings settings;
   settings.candidates = {"raw", "3lx"};
-  const auto refused = Tuning::create(settings, kClock);
+  const auto refused = Tuning::create(settings, kClock, writing);
   ASSERT_FALSE(refused);
   EXPECT_THAT(refused.error().text, HasSubstr("candidates: "));
   settings.candidates = {"raw", "ef(bf16)"};
-  const auto tuning = Tuning::create(settings, kClock);
+  const auto tuning = Tuning::create(settings, kClock, writing);
   ASSERT_TRUE(tuning);
   EXPECT_EQ((*tuning)->recipes()->size(), 2u);
 }

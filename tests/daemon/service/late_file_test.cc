@@ -1,0 +1,171 @@
+#include "daemon/service/late_file.h"
+
+#include <gtest/gtest.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <filesystem>
+#include <fstream>
+#include <latch>
+#include <sstream>
+#include <string>
+#include <utility>
+
+namespace tern::daemon {
+namespace late_file_test {
+namespace {
+
+class LateFileTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    folder = testing::TempDir() + "late-file-" + std::to_string(::getpid());
+    std::filesystem::create_directory(folder);
+  }
+  void TearDown() override { std::filesystem::remove_all(folder); }
+
+  std::string path(const std::string& name) const { return folder + "/" + name; }
+  std::string text_of(const std::string& name) const {
+    std::ostringstream text;
+    text << std::ifstream(path(name)).rdbuf();
+    return text.str();
+  }
+  LateFile::Names names() const {
+    return [this](int attempt) { return attempt > 3 ? "" : path(std::to_string(attempt)); };
+  }
+  bool exists(const std::string& name) const { return std::filesystem::exists(path(name)); }
+
+  std::string folder;
+  Disposal at_once{Disposal::By::caller};
+};
+
+TEST_F(LateFileTest, AFreshOneHasWhatWasAppended) {
+  LateFile file = LateFile::fresh(at_once, names());
+  EXPECT_FALSE(file.has_begun());
+  file.append("one ");
+  EXPECT_TRUE(file.has_begun());
+  EXPECT_EQ(text_of("1"), "one ") << "it lies there before it is finished";
+  file.append("two");
+  EXPECT_FALSE(file.is_done());
+  file.finish();
+  EXPECT_TRUE(file.is_done());
+  EXPECT_EQ(file.error(), 0);
+  EXPECT_EQ(text_of("1"), "one two");
+}
+
+TEST_F(LateFileTest, AFreshOneOverwritesNothing) {
+  std::ofstream(path("1")) << "first";
+  std::ofstream(path("2")) << "second";
+  LateFile third = LateFile::fresh(at_once, names());
+  third.append("third");
+  third.finish();
+  EXPECT_EQ(text_of("1") + text_of("2") + text_of("3"), "firstsecondthird");
+  LateFile fourth = LateFile::fresh(at_once, names());
+  fourth.append("fourth");
+  EXPECT_EQ(fourth.error(), EEXIST);
+  EXPECT_FALSE(fourth.has_begun());
+  fourth.finish();
+  EXPECT_TRUE(fourth.is_done());
+}
+
+TEST_F(LateFileTest, AReplacementTakesItsPlaceAtTheEnd) {
+  std::ofstream(path("file")) << "before";
+  LateFile file = LateFile::replacement(at_once, path("file"));
+  file.append("after");
+  EXPECT_EQ(text_of("file"), "before");
+  file.finish();
+  EXPECT_EQ(file.error(), 0);
+  EXPECT_EQ(text_of("file"), "after");
+  EXPECT_FALSE(exists("file.new"));
+}
+
+TEST_F(LateFileTest, AReplacementThatFailsLeavesWhatWasThere) {
+  std::ofstream(path("file")) << "before";
+  ASSERT_EQ(::symlink("/dev/full", path("file.new").c_str()), 0);
+  LateFile file = LateFile::replacement(at_once, path("file"));
+  file.append("after");
+  EXPECT_EQ(file.error(), ENOSPC);
+  file.append("more");
+  file.finish();
+  EXPECT_TRUE(file.is_done());
+  EXPECT_EQ(file.error(), ENOSPC);
+  EXPECT_EQ(text_of("file"), "before");
+  EXPECT_FALSE(exists("file.new"));
+}
+
+TEST_F(LateFileTest, AnEmptyOneIsMadeToo) {
+  LateFile file = LateFile::replacement(at_once, path("file"));
+  file.finish();
+  EXPECT_TRUE(exists("file"));
+  EXPECT_EQ(text_of("file"), "");
+}
+
+// ---- Its owner waits for nothing
+
+// Opening a pipe to write takes until somebody reads.
+TEST_F(LateFileTest, ItsOwnerDoesNotWaitForADiskThatSleeps) {
+  ASSERT_EQ(::mkfifo(path("file.new").c_str(), 0600), 0);
+  {
+    Disposal writing;
+    LateFile file = LateFile::replacement(writing, path("file"));
+    file.append("what ");
+    file.append("comes late");
+    file.finish();
+    EXPECT_FALSE(file.is_done());
+    EXPECT_FALSE(file.has_begun());
+    std::string text(15, ' ');
+    std::ifstream(path("file.new")).read(text.data(), 15);
+    EXPECT_EQ(text, "what comes late");
+  }
+  EXPECT_TRUE(exists("file")) << "the end of its disposal waits for it";
+}
+
+TEST_F(LateFileTest, WhatWasAppendedIsWrittenInItsOrderWhenTheFileIsGone) {
+  std::latch begun(1), may_go_on(1);
+  {
+    Disposal writing;
+    writing.take(kWriter, [&] {
+      begun.count_down();
+      may_go_on.wait();
+      return false;
+    });
+    begun.wait();
+    {
+      LateFile file = LateFile::fresh(writing, names());
+      for (int i = 0; i < 1'000; ++i) file.append(std::to_string(i) + "\n");
+      file.finish();
+      EXPECT_EQ(writing.count(), 2u) << "one job of a file waits at a time";
+    }
+    EXPECT_FALSE(exists("1"));
+    may_go_on.count_down();
+  }
+  std::string expected;
+  for (int i = 0; i < 1'000; ++i) expected += std::to_string(i) + "\n";
+  EXPECT_EQ(text_of("1"), expected);
+}
+
+TEST_F(LateFileTest, WhatWaitsForADiskThatSleepsHasABound) {
+  std::latch begun(1), may_go_on(1);
+  {
+    Disposal writing;
+    writing.take(kWriter, [&] {
+      begun.count_down();
+      may_go_on.wait();
+      return false;
+    });
+    begun.wait();
+    LateFile file = LateFile::fresh(writing, names());
+    const std::string text(LateFile::kMostWaiting / 4, 'x');
+    for (int i = 0; i < 4; ++i) file.append(text);
+    EXPECT_EQ(file.error(), 0);
+    file.append("one byte more than there is room for");
+    EXPECT_EQ(file.error(), ENOBUFS);
+    file.finish();
+    may_go_on.count_down();
+  }
+  EXPECT_FALSE(exists("1"));
+}
+
+}  // namespace
+}  // namespace late_file_test
+}  // namespace tern::daemon
