@@ -7,46 +7,187 @@
 #include "daemon/conductor/conductor.h"
 
 namespace tern::daemon {
-namespace {
 
-// The step of the conductor's turn.
-const char* step_of(std::uint16_t kind) {
+// ---- A handler for each kind of packet ----------------------------------------------------------
+
+// What a client has sent: foreign bytes, whose header has been read.
+struct Conductor::Received {
+  Client& client;
+  const shm::PacketHeader& header;
+  std::span<const std::byte> bytes;
+
+  // Copies the packet out of foreign bytes; if they are not one, the client is dropped.
+  template <typename Packet, typename Use>
+  void read(Conductor& self, const char* why, Use use) const {
+    Packet packet;
+    if (shm::read_packet(bytes, packet)) return use(client, packet);
+    self.on_bad_packet(client, header.request, why);
+  }
+};
+
+struct Conductor::PacketHandler {
+  const char* step;  // of the conductor's turn
+  void (*handle)(Conductor& self, const Received& received);
+
+  // Null: no client sends such a packet.
+  static const PacketHandler* of(std::uint16_t kind);
+};
+
+const Conductor::PacketHandler* Conductor::PacketHandler::of(std::uint16_t kind) {
+  using Self = Conductor;
+  static constexpr const char* kMalformed = "it sent a malformed request";
+  static constexpr PacketHandler kHello = {
+      "on_hello", [](Self& self, const Received& received) {
+        if (received.client.memory) {
+          return self.on_bad_packet(received.client, received.header.request,
+                                    "it sent a malformed hello");
+        }
+        received.read<shm::HelloPacket>(
+            self, "it sent a malformed hello",
+            [&](Client& client, const auto& packet) { self.on_hello(client, packet); });
+      }};
+  static constexpr PacketHandler kGroupMint = {
+      "on_group_mint", [](Self& self, const Received& received) {
+        self.on_group_mint(received.client, received.header.request);
+      }};
+  static constexpr PacketHandler kGroupJoin = {
+      "on_group_join", [](Self& self, const Received& received) {
+        received.read<shm::GroupJoinPacket>(
+            self, "it sent a malformed join",
+            [&](Client& client, const auto& packet) { self.on_group_join(client, packet); });
+      }};
+  static constexpr PacketHandler kGroupSplit = {
+      "on_group_split", [](Self& self, const Received& received) {
+        received.read<shm::GroupSplitPacket>(
+            self, "it sent a malformed split",
+            [&](Client& client, const auto& packet) { self.splits_.begin(client, packet); });
+      }};
+  static constexpr PacketHandler kGroupLeave = {
+      "on_group_leave", [](Self& self, const Received& received) {
+        received.read<shm::GroupLeavePacket>(
+            self, "it sent a malformed leave",
+            [&](Client& client, const auto& packet) { self.groups_.on_leave(client.id, packet); });
+      }};
+  static constexpr PacketHandler kTensorDeclare = {
+      "on_tensor_declare", [](Self& self, const Received& received) {
+        received.read<shm::TensorDeclarePacket>(
+            self, "it sent a malformed declaration", [&](Client& client, const auto& packet) {
+              if (self.tensors_.declare(client, packet)) return;
+              self.clients_.hold_for_log(client, received.bytes);
+            });
+      }};
+  static constexpr PacketHandler kTensorRelease = {
+      "on_tensor_release", [](Self& self, const Received& received) {
+        received.read<shm::TensorReleasePacket>(
+            self, kMalformed,
+            [&](Client& client, const auto& packet) { self.tensors_.release(client, packet); });
+      }};
+  static constexpr PacketHandler kTensorStats = {
+      "on_tensor_stats", [](Self& self, const Received& received) {
+        received.read<shm::TensorReleasePacket>(
+            self, kMalformed,
+            [&](Client& client, const auto& packet) { self.tensors_.tell_stats(client, packet); });
+      }};
+  static constexpr PacketHandler kTensorBlocks = {
+      "on_tensor_blocks", [](Self& self, const Received& received) {
+        received.read<shm::TensorReleasePacket>(
+            self, kMalformed,
+            [&](Client& client, const auto& packet) { self.tensors_.tell_blocks(client, packet); });
+      }};
+  static constexpr PacketHandler kTensorRecipes = {
+      "on_tensor_recipes", [](Self& self, const Received& received) {
+        received.read<shm::TensorReleasePacket>(self, kMalformed,
+                                                [&](Client& client, const auto& packet) {
+                                                  self.tensors_.tell_recipes(client, packet);
+                                                });
+      }};
+  static constexpr PacketHandler kTensorState = {
+      "on_tensor_state", [](Self& self, const Received& received) {
+        received.read<shm::TensorStatePacket>(
+            self, kMalformed,
+            [&](Client& client, const auto& packet) { self.moves_.begin(client, packet); });
+      }};
+  static constexpr PacketHandler kRegionCreate = {
+      "on_region_create", [](Self& self, const Received& received) {
+        received.read<shm::RegionCreatePacket>(
+            self, kMalformed,
+            [&](Client& client, const auto& packet) { self.regions_.create(client, packet); });
+      }};
+  static constexpr PacketHandler kRegionOpen = {
+      "on_region_open", [](Self& self, const Received& received) {
+        received.read<shm::RegionPacket>(self, kMalformed, [&](Client& client, const auto& packet) {
+          self.regions_.open(client, packet);
+        });
+      }};
+  static constexpr PacketHandler kRegionFree = {
+      "on_region_free", [](Self& self, const Received& received) {
+        received.read<shm::RegionPacket>(self, kMalformed, [&](Client& client, const auto& packet) {
+          self.regions_.free(client, packet);
+        });
+      }};
+  static constexpr PacketHandler kDeviceReport = {
+      "on_device_report", [](Self& self, const Received& received) {
+        received.read<shm::DeviceReportPacket>(
+            self, "it sent a malformed report", [&](Client& client, const auto& packet) {
+              const char* const why = self.devices_.take(client, packet);
+              if (why != nullptr) self.on_bad_packet(client, received.header.request, why);
+            });
+      }};
+  static constexpr PacketHandler kGoodbye = {
+      "on_goodbye", [](Self& self, const Received& received) {
+        self.on_goodbye(received.client, received.header.request);
+      }};
   switch (static_cast<shm::PacketKind>(kind)) {
     case shm::PacketKind::hello:
-      return "on_hello";
+      return &kHello;
     case shm::PacketKind::group_mint:
-      return "on_group_mint";
+      return &kGroupMint;
     case shm::PacketKind::group_join:
-      return "on_group_join";
+      return &kGroupJoin;
     case shm::PacketKind::group_split:
-      return "on_group_split";
+      return &kGroupSplit;
     case shm::PacketKind::group_leave:
-      return "on_group_leave";
+      return &kGroupLeave;
     case shm::PacketKind::tensor_declare:
-      return "on_tensor_declare";
+      return &kTensorDeclare;
     case shm::PacketKind::tensor_release:
-      return "on_tensor_release";
+      return &kTensorRelease;
     case shm::PacketKind::tensor_stats:
-      return "on_tensor_stats";
+      return &kTensorStats;
     case shm::PacketKind::tensor_blocks:
+      return &kTensorBlocks;
     case shm::PacketKind::tensor_recipes:
-      return "on_tensor_blocks";
+      return &kTensorRecipes;
     case shm::PacketKind::tensor_state:
-      return "on_tensor_state";
+      return &kTensorState;
     case shm::PacketKind::region_create:
+      return &kRegionCreate;
     case shm::PacketKind::region_open:
+      return &kRegionOpen;
     case shm::PacketKind::region_free:
-      return "on_region";
+      return &kRegionFree;
     case shm::PacketKind::device_report:
-      return "on_device_report";
+      return &kDeviceReport;
     case shm::PacketKind::goodbye:
-      return "on_goodbye";
-    default:
-      return "on_bad_packet";
+      return &kGoodbye;
+    // What the daemon says.
+    case shm::PacketKind::welcome:
+    case shm::PacketKind::group_minted:
+    case shm::PacketKind::group_joined:
+    case shm::PacketKind::tensor_declared:
+    case shm::PacketKind::tensor_stats_reply:
+    case shm::PacketKind::done:
+    case shm::PacketKind::tensor_state_reply:
+    case shm::PacketKind::group_split_reply:
+    case shm::PacketKind::region_created:
+    case shm::PacketKind::tensor_blocks_reply:
+    case shm::PacketKind::tensor_recipes_reply:
+      return nullptr;
   }
+  return nullptr;  // no kind of this version
 }
 
-}  // namespace
+// ---- Packets ------------------------------------------------------------------------------------
 
 void Conductor::on_client_connected(std::uint64_t id, shm::PeerCredentials credentials) {
   turns_.step("on_client_connected");
@@ -70,13 +211,12 @@ void Conductor::on_client_packet(std::uint64_t id, std::span<const std::byte> by
   if (client == nullptr || client->dropping) return;
   shm::PacketHeader header{};
   if (bytes.size() >= sizeof(header)) std::memcpy(&header, bytes.data(), sizeof(header));
-  turns_.step(step_of(header.kind));
+  const PacketHandler* const handler = PacketHandler::of(header.kind);
+  turns_.step(handler != nullptr ? handler->step : "on_bad_packet");
   const auto bad = [&](const char* why) { on_bad_packet(*client, header.request, why); };
   if (header.magic != shm::kPacketMagic) return bad("it sent what is not a packet of Tern");
   if (static_cast<shm::PacketKind>(header.kind) == shm::PacketKind::hello) {
-    shm::HelloPacket packet;
-    if (!shm::read_packet(bytes, packet) || client->memory) return bad("it sent a malformed hello");
-    return on_hello(*client, packet);
+    return handler->handle(*this, {*client, header, bytes});
   }
   if (header.version != wire::kShmAbi) return bad("it sent a packet of another version");
   if (!client->memory) return bad("it sent a request before its hello");
@@ -86,87 +226,9 @@ void Conductor::on_client_packet(std::uint64_t id, std::span<const std::byte> by
 
 void Conductor::on_request(Client& client, const shm::PacketHeader& header,
                            std::span<const std::byte> bytes) {
-  // Copies the packet out of foreign bytes; if they are not one, the client is dropped.
-  const auto read = [&](auto& packet, const char* why) {
-    if (shm::read_packet(bytes, packet)) return true;
-    on_bad_packet(client, header.request, why);
-    return false;
-  };
-  switch (static_cast<shm::PacketKind>(header.kind)) {
-    case shm::PacketKind::group_mint:
-      return on_group_mint(client, header.request);
-    case shm::PacketKind::group_join:
-      if (shm::GroupJoinPacket packet; read(packet, "it sent a malformed join")) {
-        on_group_join(client, packet);
-      }
-      return;
-    case shm::PacketKind::group_split:
-      if (shm::GroupSplitPacket packet; read(packet, "it sent a malformed split")) {
-        splits_.begin(client, packet);
-      }
-      return;
-    case shm::PacketKind::group_leave:
-      if (shm::GroupLeavePacket packet; read(packet, "it sent a malformed leave")) {
-        groups_.on_leave(client.id, packet);
-      }
-      return;
-    case shm::PacketKind::tensor_declare:
-      if (shm::TensorDeclarePacket packet; read(packet, "it sent a malformed declaration")) {
-        if (!tensors_.declare(client, packet)) clients_.hold_for_log(client, bytes);
-      }
-      return;
-    case shm::PacketKind::tensor_release:
-      if (shm::TensorReleasePacket packet; read(packet, "it sent a malformed request")) {
-        tensors_.release(client, packet);
-      }
-      return;
-    case shm::PacketKind::tensor_stats:
-      if (shm::TensorReleasePacket packet; read(packet, "it sent a malformed request")) {
-        tensors_.tell_stats(client, packet);
-      }
-      return;
-    case shm::PacketKind::tensor_blocks:
-      if (shm::TensorReleasePacket packet; read(packet, "it sent a malformed request")) {
-        tensors_.tell_blocks(client, packet);
-      }
-      return;
-    case shm::PacketKind::tensor_recipes:
-      if (shm::TensorReleasePacket packet; read(packet, "it sent a malformed request")) {
-        tensors_.tell_recipes(client, packet);
-      }
-      return;
-    case shm::PacketKind::tensor_state:
-      if (shm::TensorStatePacket packet; read(packet, "it sent a malformed request")) {
-        moves_.begin(client, packet);
-      }
-      return;
-    case shm::PacketKind::region_create:
-      if (shm::RegionCreatePacket packet; read(packet, "it sent a malformed request")) {
-        regions_.create(client, packet);
-      }
-      return;
-    case shm::PacketKind::region_open:
-      if (shm::RegionPacket packet; read(packet, "it sent a malformed request")) {
-        regions_.open(client, packet);
-      }
-      return;
-    case shm::PacketKind::region_free:
-      if (shm::RegionPacket packet; read(packet, "it sent a malformed request")) {
-        regions_.free(client, packet);
-      }
-      return;
-    case shm::PacketKind::device_report:
-      if (shm::DeviceReportPacket packet; read(packet, "it sent a malformed report")) {
-        if (const char* const why = devices_.take(client, packet)) {
-          on_bad_packet(client, header.request, why);
-        }
-      }
-      return;
-    case shm::PacketKind::goodbye:
-      return on_goodbye(client, header.request);
-    default:
-      return on_bad_packet(client, header.request, "it sent a packet of an unknown kind");
-  }
+  const PacketHandler* const handler = PacketHandler::of(header.kind);
+  if (handler != nullptr) return handler->handle(*this, {client, header, bytes});
+  on_bad_packet(client, header.request, "it sent a packet of an unknown kind");
 }
 
 void Conductor::on_hello(Client& client, const shm::HelloPacket& packet) {
