@@ -5,27 +5,90 @@
 #include "net/link_state.h"
 
 namespace tern::net {
-namespace {
 
-// The payload that an unsequenced frame must have; ~0 for kinds that do not travel on a connection
-// whose hello has been read.
-std::uint32_t control_payload_bytes(wire::FrameKind kind) {
-  switch (kind) {
-    case wire::FrameKind::hello_reply:
-      return sizeof(wire::HelloBody);
-    case wire::FrameKind::refuse:
-      return sizeof(wire::RefuseBody);
-    case wire::FrameKind::ack:
-      return sizeof(wire::AckBody);
-    case wire::FrameKind::heartbeat:
-    case wire::FrameKind::goodbye:
-      return 0;
-    default:
-      return ~std::uint32_t{0};
+// ---- A handler for each kind of frame that is not sequenced -------------------------------------
+
+struct Link::State::ControlHandler {
+  std::uint32_t payload_bytes;
+  // Whether such a frame may come now.
+  bool (*fits)(const State& self, const wire::FrameHeader& header);
+  // It has come whole, and its payload is good.
+  void (*take)(State& self, const wire::FrameHeader& header);
+
+  // Null: the kind does not travel on a connection whose hello has been read.
+  static const ControlHandler* of(std::uint8_t kind);
+};
+
+const Link::State::ControlHandler* Link::State::ControlHandler::of(std::uint8_t kind) {
+  using wire::FrameKind;
+  // The last sequenced frame before this one must have arrived.
+  static constexpr auto kIsInOrder = [](const State& self, const wire::FrameHeader& header) {
+    return self.state == LinkState::open && header.link_seq == self.arrivals.newest();
+  };
+  static constexpr ControlHandler kHelloReply = {
+      sizeof(wire::HelloBody),
+      [](const State& self, const wire::FrameHeader& header) {
+        return self.identity.active && self.state != LinkState::open && header.link_seq == 0;
+      },
+      [](State& self, const wire::FrameHeader& header) { self.finish_hello_reply(header); }};
+  static constexpr ControlHandler kRefuse = {
+      sizeof(wire::RefuseBody),
+      [](const State&, const wire::FrameHeader& header) { return header.link_seq == 0; },
+      [](State& self, const wire::FrameHeader&) { self.finish_refuse(); }};
+  static constexpr ControlHandler kAck = {
+      sizeof(wire::AckBody), kIsInOrder, [](State& self, const wire::FrameHeader& header) {
+        wire::AckBody body;
+        std::memcpy(&body, self.control_payload.data(), sizeof body);
+        self.stats.peer_decode_ns = body.decode_ns;
+        self.stats.peer_delivers = body.delivered;
+        self.note_clock(header.ack_seq, body.receiver_ns);
+        self.finish_ack(header);
+      }};
+  static constexpr ControlHandler kHeartbeat = {
+      0, kIsInOrder, [](State& self, const wire::FrameHeader& header) { self.finish_ack(header); }};
+  static constexpr ControlHandler kGoodbye = {
+      0, kIsInOrder, [](State& self, const wire::FrameHeader&) {
+        self.said_goodbye = true;
+        self.lose(Errc::peer_lost, "the peer daemon is shutting down");
+      }};
+  switch (static_cast<FrameKind>(kind)) {
+    case FrameKind::hello_reply:
+      return &kHelloReply;
+    case FrameKind::refuse:
+      return &kRefuse;
+    case FrameKind::ack:
+      return &kAck;
+    case FrameKind::heartbeat:
+      return &kHeartbeat;
+    case FrameKind::goodbye:
+      return &kGoodbye;
+    // Those before, and those of the transports.
+    case FrameKind::hello:
+    case FrameKind::rdma_offer:
+    case FrameKind::rdma_accept:
+    case FrameKind::rdma_ready:
+    case FrameKind::rdma_decline:
+    // Sequenced: the sink's.
+    case FrameKind::control:
+    case FrameKind::announce:
+    case FrameKind::grant:
+    case FrameKind::contribution:
+    case FrameKind::result:
+    case FrameKind::op_fail:
+    case FrameKind::verify:
+    case FrameKind::submitted:
+    case FrameKind::send_offer:
+    case FrameKind::send_accept:
+    case FrameKind::send_piece:
+    case FrameKind::send_end:
+    case FrameKind::send_withdraw:
+    case FrameKind::rank_left:
+      return nullptr;
   }
+  return nullptr;  // no kind of this version
 }
 
-}  // namespace
+// ---- Frames -------------------------------------------------------------------------------------
 
 bool Link::State::on_header(const wire::FrameHeader& header, PayloadPlace& place) {
   if (!wire::is_sequenced(static_cast<wire::FrameKind>(header.kind))) {
@@ -48,21 +111,9 @@ bool Link::State::on_header(const wire::FrameHeader& header, PayloadPlace& place
 }
 
 bool Link::State::begin_control(const wire::FrameHeader& header, PayloadPlace& place) {
-  const auto kind = static_cast<wire::FrameKind>(header.kind);
-  bool fits = false;
-  switch (kind) {
-    case wire::FrameKind::hello_reply:
-      fits = identity.active && state != LinkState::open && header.link_seq == 0;
-      break;
-    case wire::FrameKind::refuse:
-      fits = header.link_seq == 0;
-      break;
-    default:
-      // The last sequenced frame before this one must have arrived.
-      fits = state == LinkState::open && header.link_seq == arrivals.newest();
-      break;
-  }
-  if (!fits || header.payload_bytes != control_payload_bytes(kind)) {
+  const ControlHandler* const handler = ControlHandler::of(header.kind);
+  if (handler == nullptr || !handler->fits(*this, header) ||
+      header.payload_bytes != handler->payload_bytes) {
     ++stats.refused_frames;
     return false;
   }
@@ -77,32 +128,15 @@ void Link::State::finish_control(const wire::FrameHeader& header, bool payload_v
     break_for_breach("the payload of a control frame has a wrong CRC");
     return;
   }
-  switch (static_cast<wire::FrameKind>(header.kind)) {
-    case wire::FrameKind::hello_reply:
-      finish_hello_reply(header);
-      return;
-    case wire::FrameKind::refuse:
-      finish_refuse();
-      return;
-    case wire::FrameKind::goodbye:
-      said_goodbye = true;
-      lose(Errc::peer_lost, "the peer daemon is shutting down");
-      return;
-    case wire::FrameKind::ack: {
-      wire::AckBody body;
-      std::memcpy(&body, control_payload.data(), sizeof body);
-      stats.peer_decode_ns = body.decode_ns;
-      stats.peer_delivers = body.delivered;
-      note_clock(header.ack_seq, body.receiver_ns);
-      break;
-    }
-    default:
-      break;
-  }
-  if (!take_ack(header.ack_seq)) {
-    ++stats.refused_frames;
-    break_for_breach("the peer acknowledged what was not sent");
-  }
+  const ControlHandler* const handler = ControlHandler::of(header.kind);
+  TERN_CHECK(handler != nullptr);  // begin_control() has seen to that
+  handler->take(*this, header);
+}
+
+void Link::State::finish_ack(const wire::FrameHeader& header) {
+  if (take_ack(header.ack_seq)) return;
+  ++stats.refused_frames;
+  break_for_breach("the peer acknowledged what was not sent");
 }
 
 void Link::State::on_frame(const wire::FrameHeader& header, const PayloadPlace& place,

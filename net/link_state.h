@@ -152,8 +152,10 @@ struct Link::State {
 
   // link_receive.cc
   bool on_header(const wire::FrameHeader& header, PayloadPlace& place);
+  struct ControlHandler;
   bool begin_control(const wire::FrameHeader& header, PayloadPlace& place);
   void finish_control(const wire::FrameHeader& header, bool payload_valid);
+  void finish_ack(const wire::FrameHeader& header);
   void on_frame(const wire::FrameHeader& header, const PayloadPlace& place, bool payload_valid);
   void note_clock(std::uint64_t ack_seq, std::uint64_t receiver_ns);
   void report_clock();
