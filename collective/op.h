@@ -59,8 +59,7 @@ struct Op {
   OpKey key;
   // Null: nobody has said yet what the op is. Never of one that a rank of this node has submitted.
   const plan::Plan* plan = nullptr;
-  // What the first said that spoke of the op, here or on another node: `rank`. All others must say
-  // the same.
+  // The first announcement, of a rank here or on another node (`rank`). Later ones must match it.
   wire::AnnounceBody announced_first{};
   Form form = Form::legs;
   Stage stage = Stage::gathering;
