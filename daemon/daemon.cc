@@ -42,8 +42,8 @@ namespace {
 
 // After SIGTERM, ops in flight have so long to finish by themselves.
 constexpr std::uint64_t kGraceNs = 2'000'000'000;
-// And what was said to clients and peers has so long to leave.
-constexpr std::uint64_t kFlushNs = 200'000'000;
+// And so long what was said to clients and peers to leave, and what was written to reach the disk.
+constexpr std::uint64_t kFlushNs = 200'000'000, kFilesNs = 3'000'000'000;
 constexpr std::uint64_t kMaxSleepNs = 1'000'000'000;
 // Of a poll of the loop: there are three in a turn, one for the acceptor and one for the links.
 constexpr std::uint64_t kPollNs = 1'000'000;
@@ -107,8 +107,7 @@ struct Daemon::Composition {
   std::unique_ptr<OperatorView> view;  // first: the others count in its file
   wire::NodeId self = random_node();
   SubUsers sub_users;
-  Disposal disposal;  // before those that leave something to it
-  Disposal writing;   // of files, before those that have them written
+  Disposal disposal, writing;  // the latter of files; before those that leave something to them
   net::EventLoop loop;
   std::optional<PeerSecurity> security;
   std::unique_ptr<net::Transport> transport;
@@ -375,18 +374,22 @@ void Daemon::Composition::finish() {
   supervisor.stopping();
   clients->stop_accepting();
   conductor->drain().stop();
-  const auto work_until = [this](std::uint64_t deadline, auto done) {
-    while (clock.now_ns() < deadline && !done()) {
+  const auto work_for = [this](std::uint64_t ns, auto done) {
+    for (const std::uint64_t end = clock.now_ns() + ns; clock.now_ns() < end && !done();) {
       if (do_work() == 0) loop.wait(5'000'000);
     }
   };
-  work_until(clock.now_ns() + kGraceNs, [this] { return conductor->idle(); });
+  work_for(kGraceNs, [this] { return conductor->idle(); });
   conductor->end_all(Errc::shutting_down, "the daemon is stopping");
   // The news of the end must reach the coordinators before the links say goodbye.
-  work_until(clock.now_ns() + kFlushNs / 2, [] { return false; });
+  work_for(kFlushNs / 2, [] { return false; });
   conductor->say_goodbye();
-  work_until(clock.now_ns() + kFlushNs / 2, [] { return false; });
+  work_for(kFlushNs / 2, [] { return false; });
   tuning->save();
+  work_for(kFilesNs, [this] { return writing.count() == 0; });
+  do_work();  // says what could not be written
+  const std::size_t left = writing.count();
+  if (left != 0) spdlog::warn("{} files are not written: the disk does not take them", left);
   spdlog::info("the longest turns: {}", conductor->turns().longest_text());
 }
 

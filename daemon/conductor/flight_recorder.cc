@@ -145,22 +145,23 @@ bool FlightRecorder::write(const About& about, Flights& flights) {
   const std::string name = RecordFiles::text_of({about.uid, about.epoch, about.account});
   std::string text = json_text(document(about, flights), 1) + "\n";
   const std::uint64_t bytes = text.size();
-  if (writing_.bytes_of(kWriter) + bytes > kMostWaiting || writing_.is_stuck(kWriter)) {
-    tell({about, directory_ + "/" + name, ENOBUFS});
+  if (writing_.bytes_of(about.account) + bytes > kMostWaiting || writing_.is_stuck(about.account)) {
+    tell({about, directory_ + "/" + name, LateFile::kDiskIsSlow});
     return true;
   }
   const auto write_it = [written = written_, about, directory = directory_, name,
                          text = std::move(text)] {
+    const std::scoped_lock lock(written->mutex);
     written->files.use(directory);
     const std::string path = directory + "/" + name;
     if (const int error = write_whole(path, text); error == 0) {
       written->files.add(name, text.size());
     } else {
-      written->problems.put({about, path, error});
+      written->problems.put({about, path, std::strerror(error)});
     }
     return false;
   };
-  writing_.take(kWriter, write_it, bytes);
+  writing_.take(about.account, write_it, bytes);
   return true;
 }
 
@@ -171,7 +172,7 @@ void FlightRecorder::tell_problems() {
 void FlightRecorder::tell(const Problem& problem) {
   const LogFields fields{.job = problem.about.job, .group = short_uid(problem.about.uid)};
   log_.write({LogTopic::ops, problem.about.account, spdlog::level::warn, fields},
-             "cannot write the flight record {}: {}", problem.path, std::strerror(problem.error));
+             "cannot write the flight record {}: {}", problem.path, problem.why);
 }
 
 }  // namespace tern::daemon

@@ -4,6 +4,7 @@
 #include <deque>
 #include <map>
 #include <memory>
+#include <mutex>
 #include <string>
 
 #include "base/clock.h"
@@ -73,18 +74,18 @@ class FlightRecorder {
     Flights flights;
   };
   static constexpr std::size_t kMaxClosed = 64;
-  // So much may wait for the disk; what comes then is not written.
-  static constexpr std::uint64_t kMostWaiting = std::uint64_t{16} << 20;
+  // So much of a user may wait for the disk; what comes then is not written.
+  static constexpr std::uint64_t kMostWaiting = std::uint64_t{4} << 20;
 
   // What one did not get written.
   struct Problem {
     About about;
-    std::string path;
-    int error = 0;
+    std::string path, why;
   };
-  // Used by the thread that writes, which may outlive this.
+  // Used by the threads that write, one of each user, which may outlive this.
   struct Written {
-    RecordFiles files;
+    std::mutex mutex;
+    RecordFiles files;  // of them, one at a time
     Inbox<Problem> problems;
   };
 

@@ -33,8 +33,9 @@ void KeptStates::forget(Map::iterator kept) {
   const std::uint64_t bytes = kept->second.state->state_bytes();
   if (bytes >= TensorState::kMuchState) {
     // Moved all the way: a copy that stayed here would be the last, if the disposal is quick.
-    Disposal::Some free_some = [held = std::move(kept->second.state)]() mutable {
-      if (held.use_count() == 1 && held->codec.free_some()) return true;
+    const bool is_last = kept->second.state.use_count() == 1;
+    Disposal::Some free_some = [held = std::move(kept->second.state), is_last]() mutable {
+      if (is_last && held->codec.free_some()) return true;
       held.reset();
       return false;
     };

@@ -389,7 +389,7 @@ void TensorRegistry::dispose_of(const MemberGroup& group, States states) const {
   if (bytes < TensorState::kMuchState) return;
   const auto left = std::make_shared<States>(std::move(states));
   const auto free_some = [left] {
-    if (left->back().use_count() == 1 && left->back()->codec.free_some()) return true;
+    if (left->back()->codec.free_some()) return true;
     left->pop_back();
     return !left->empty();
   };

@@ -6,6 +6,7 @@
 #include <atomic>
 #include <cerrno>
 #include <cstdio>
+#include <cstring>
 #include <string_view>
 #include <utility>
 
@@ -24,12 +25,13 @@ class LateFile::Shared {
 
   // Whether a job has to be handed over.
   bool append(std::string text) {
-    if (error() != 0) return false;
+    if (is_refused() || error() != 0) return false;
     const std::uint64_t bytes = text.size();
-    if (waiting_.fetch_add(bytes, std::memory_order_relaxed) + bytes > kMostWaiting) {
-      fail(ENOBUFS);
+    if (waiting_.load(std::memory_order_relaxed) + bytes > kMostWaiting) {
+      is_refused_.store(true, std::memory_order_release);
       return false;
     }
+    waiting_.fetch_add(bytes, std::memory_order_relaxed);
     texts_.put(std::move(text));
     return !is_handed_over_.exchange(true, std::memory_order_acq_rel);
   }
@@ -38,9 +40,15 @@ class LateFile::Shared {
     return !is_handed_over_.exchange(true, std::memory_order_acq_rel);
   }
 
+  // Of the thread that writes, which writes nothing after its first.
   int error() const noexcept { return error_.load(std::memory_order_acquire); }
+  bool is_refused() const noexcept { return is_refused_.load(std::memory_order_acquire); }
   bool has_begun() const noexcept { return has_begun_.load(std::memory_order_acquire); }
   bool is_done() const noexcept { return is_done_.load(std::memory_order_acquire); }
+  bool is_settled() const noexcept {
+    const bool is_finished = is_finished_.load(std::memory_order_acquire);
+    return is_finished ? is_done() : waiting_.load(std::memory_order_acquire) == 0;
+  }
 
   // ---- The thread's that writes ----
 
@@ -49,11 +57,11 @@ class LateFile::Shared {
     // First: all that was appended before is there then.
     const bool is_finished = is_finished_.load(std::memory_order_acquire);
     for (const std::string& text : texts_.take_all()) {
-      waiting_.fetch_sub(text.size(), std::memory_order_relaxed);
       if (error() == 0 && !write(text)) {
         fail(errno);
         cut();
       }
+      waiting_.fetch_sub(text.size(), std::memory_order_release);
     }
     if (is_finished && !is_done()) end();
   }
@@ -112,8 +120,9 @@ class LateFile::Shared {
     if (error() == 0 && !file_ && !open()) fail(errno);
     if (!close() && error() == 0) fail(errno);
     if (!replaced_.empty()) {
-      if (error() == 0 && std::rename(unfinished().c_str(), replaced_.c_str()) != 0) fail(errno);
-      if (error() != 0) std::remove(unfinished().c_str());
+      const bool is_whole = error() == 0 && !is_refused();
+      if (is_whole && std::rename(unfinished().c_str(), replaced_.c_str()) != 0) fail(errno);
+      if (!is_whole || error() != 0) std::remove(unfinished().c_str());
     }
     is_done_.store(true, std::memory_order_release);
   }
@@ -124,6 +133,7 @@ class LateFile::Shared {
   std::atomic<std::uint64_t> waiting_{0};  // bytes in it
   std::atomic<bool> is_handed_over_{false};
   std::atomic<bool> is_finished_{false};
+  std::atomic<bool> is_refused_{false};  // of what the owner appended last
   std::atomic<int> error_{0};
   std::atomic<bool> has_begun_{false};
   std::atomic<bool> is_done_{false};
@@ -158,7 +168,15 @@ void LateFile::finish() {
   if (shared_->finish()) hand_over();
 }
 
-int LateFile::error() const noexcept { return shared_->error(); }
+std::string LateFile::problem() const {
+  if (const int error = shared_->error(); error != 0) return std::strerror(error);
+  return shared_->is_refused() ? kDiskIsSlow : "";
+}
+
+std::function<bool()> LateFile::settled() const {
+  return [shared = shared_] { return shared->is_settled(); };
+}
+
 bool LateFile::has_begun() const noexcept { return shared_->has_begun(); }
 bool LateFile::is_done() const noexcept { return shared_->is_done(); }
 

@@ -12,13 +12,16 @@ namespace tern::daemon {
 // A file that a thread writes which may wait for the disk (Disposal). Its owner waits for nothing,
 // and asks later how it went.
 //
-// Thread: its Disposal's owner's. What was appended is written also when this is gone.
+// Thread: its Disposal's owner's. What was appended is written also when this is gone, as long as
+// the Disposal is there.
 class LateFile {
  public:
   // The path of the `attempt`-th try, from 1 on; empty: there is none left.
   using Names = std::function<std::string(int attempt)>;
-  // So much may wait for the disk; more is an error, ENOBUFS.
+  // So much of one may wait for the disk; what is appended then is refused, and all that follows.
   static constexpr std::uint64_t kMostWaiting = std::uint64_t{32} << 20;
+  // What the owner is told of a disk that does not take what waits for it.
+  static constexpr const char* kDiskIsSlow = "the disk does not take what waits for it";
 
   // The first of these that is not there yet. None is overwritten.
   static LateFile fresh(Disposal& writing, Names names);
@@ -33,13 +36,16 @@ class LateFile {
   void append(std::string text);
   // Nothing more comes.
   void finish();
-  // The error number of the first failure so far, after which nothing is written; 0: none. A fresh
-  // file ends before the text that could not be written whole.
-  int error() const noexcept;
+  // Why the file is not whole, as far as is known; empty: it is. A fresh one has the texts before
+  // the first that could not be written whole.
+  std::string problem() const;
   // Something of it lies on the disk.
   bool has_begun() const noexcept;
   // It has been finished, and lies there whole or has failed.
   bool is_done() const noexcept;
+  // Whether all that has been appended lies on the disk, or never will. Thread: any, also when the
+  // file is gone.
+  std::function<bool()> settled() const;
 
  private:
   class Shared;

@@ -76,7 +76,11 @@ bool CodecState::adopt_residual(CodecState& other) noexcept {
 }
 
 bool CodecState::free_some() noexcept {
-  const auto frees_of = [](Floats& array) { return array.free_some(); };
+  const auto frees_of = [](Floats& array) {
+    if (!array) return false;
+    array.free_some();
+    return true;
+  };
   if (frees_of(sender_) || frees_of(saved_)) return true;
   return std::any_of(received_.begin(), received_.end(), frees_of);
 }

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <sys/mman.h>
+#include <unistd.h>
 
 #include <bit>
 #include <cstddef>
@@ -37,7 +38,7 @@ class ZeroedArray {
       return false;
     }
     // The page that the end shares may have something else.
-    constexpr std::uint64_t kPageBytes = 4096;
+    static const auto kPageBytes = static_cast<std::uint64_t>(::sysconf(_SC_PAGESIZE));
     std::byte* const begin = static_cast<std::byte*>(static_cast<void*>(values_.get()));
     const std::uint64_t last_page = (std::bit_cast<std::uintptr_t>(begin) + bytes_) % kPageBytes;
     if (bytes_ - left > last_page) {

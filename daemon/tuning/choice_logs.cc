@@ -3,8 +3,8 @@
 #include <spdlog/spdlog.h>
 
 #include <algorithm>
-#include <cstring>
 #include <utility>
+#include <vector>
 
 namespace tern::daemon {
 namespace {
@@ -47,6 +47,7 @@ void ChoiceLogs::begin(const MemberGroup& group, Log& log) {
   const tuner::ChoiceLogHead head = head_of(group);
   std::string text = tuner::choice_log_head(head.cut, head.eager_form);
   log.bytes = text.size();
+  log.about = {log_name(group), group.job, group.uid, group.account};
   log.file = LateFile::fresh(writing_, path_of);
   log.file->append(std::move(text));
   ++written.logs;
@@ -58,13 +59,13 @@ ChoiceLogs::Log* ChoiceLogs::log_of(const MemberGroup& group) {
   Log& log = found->second;
   if (is_new) begin(group, log);
   if (!log.file) return nullptr;
-  const int error = log.file->error();
-  if (error == 0) return &log;
+  const std::string problem = log.file->problem();
+  if (problem.empty()) return &log;
   if (log.file->has_begun()) {
-    end_early(group, log, std::strerror(error));
+    end_early(log, problem);
   } else {
     --written_[group.account].logs;
-    tell_there_is_none(group, std::strerror(error));
+    tell_there_is_none(group, problem);
     log.file.reset();
   }
   return nullptr;
@@ -76,32 +77,66 @@ void ChoiceLogs::tell_there_is_none(const MemberGroup& group, const std::string&
              directory_, log_name(group), part_end(group), why);
 }
 
-void ChoiceLogs::end_early(const MemberGroup& group, Log& log, const std::string& why) {
-  log_.write({LogTopic::groups, group.account, spdlog::level::warn, log_fields(group)},
-             "the log of choices of group {} cannot be written any more: {}; it ends here",
-             short_uid(group.uid), why);
+void ChoiceLogs::end_early(Log& log, const std::string& why) {
+  tell_end(log.about, why);
   log.file->finish();
   log.file.reset();
+}
+
+void ChoiceLogs::tell_end(const About& about, const std::string& why) {
+  const LogFields fields{.job = about.job, .group = short_uid(about.uid)};
+  log_.write({LogTopic::groups, about.account, spdlog::level::warn, fields},
+             "the log of choices of group {} cannot be written any more: {}; it ends here",
+             short_uid(about.uid), why);
 }
 
 void ChoiceLogs::end(const MemberGroup& group) {
   const auto found = logs_.find(group.number);
   if (found == logs_.end()) return;
-  if (found->second.file) found->second.file->finish();
+  if (std::optional<LateFile>& file = found->second.file) {
+    file->finish();
+    if (ended_.size() == kMostEnded) ended_.pop_front();
+    ended_.push_back({std::move(*file), std::move(found->second.about)});
+  }
   logs_.erase(found);
+  tell_problems();
+}
+
+void ChoiceLogs::tell_problems() {
+  while (!ended_.empty() && ended_.front().file.is_done()) {
+    const std::string problem = ended_.front().file.problem();
+    if (!problem.empty()) tell_end(ended_.front().about, problem);
+    ended_.pop_front();
+  }
+}
+
+std::function<bool()> ChoiceLogs::settled(const std::string& name) const {
+  // One whose name was taken has a number behind it.
+  const auto is_of = [&name](const About& about) {
+    return name == about.name || name.starts_with(about.name + "-");
+  };
+  std::vector<std::function<bool()>> all;
+  for (const auto& [number, log] : logs_) {
+    if (log.file && is_of(log.about)) all.push_back(log.file->settled());
+  }
+  for (const Ended& ended : ended_) {
+    if (is_of(ended.about)) all.push_back(ended.file.settled());
+  }
+  return [all = std::move(all)] {
+    return std::all_of(all.begin(), all.end(), [](const auto& one) { return one(); });
+  };
 }
 
 void ChoiceLogs::append(const MemberGroup& group, Log& log, const std::string& text) {
   std::uint64_t& of_user = written_[group.account].bytes;
   if (log.bytes + text.size() > limits_.log_bytes) {
     log.file->append(tuner::choice_log_incomplete());
-    return end_early(group, log,
-                     "it may have " + std::to_string(limits_.log_bytes) +
-                         " bytes at most, and cannot be replayed");
+    return end_early(log, "it may have " + std::to_string(limits_.log_bytes) +
+                              " bytes at most, and cannot be replayed");
   }
   if (of_user + text.size() > limits_.user_bytes) {
     log.file->append(tuner::choice_log_incomplete());
-    return end_early(group, log,
+    return end_early(log,
                      "this user's logs may have " + std::to_string(limits_.user_bytes) +
                          " bytes until the daemon is restarted, and this one cannot be replayed");
   }

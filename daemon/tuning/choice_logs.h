@@ -4,6 +4,8 @@
 // its nodes, written as the tuner chooses and replayed in a later run.
 
 #include <cstdint>
+#include <deque>
+#include <functional>
 #include <map>
 #include <optional>
 #include <string>
@@ -53,18 +55,35 @@ class ChoiceLogs {
   void write(const MemberGroup& group, const tuner::LoggedOp& op);
   void write(const MemberGroup& group, const tuner::LoggedChunk& chunk);
   void end(const MemberGroup& group);
+  // Of logs that have ended, once it is known.
+  void tell_problems();
 
   // ---- Replayed ----
+  // Whether what this daemon writes to logs of that name lies on the disk. Thread: any.
+  std::function<bool()> settled(const std::string& name) const;
   // What the tensor's declaration asks of the log of that name. `unusable`: candidates that the
   // tensor cannot have, as bits.
   Result<ReplayTerms> terms_of(const std::string& name, const MemberGroup& group,
                                const TensorState& state, std::uint32_t unusable) const;
 
  private:
+  // Whose a log is.
+  struct About {
+    std::string name;  // of the log, without its node
+    std::string job, uid;
+    std::uint32_t account = 0;
+  };
   struct Log {
     std::optional<LateFile> file;  // none: it has ended
     std::uint64_t bytes = 0;
+    About about;
   };
+  struct Ended {
+    LateFile file;
+    About about;
+  };
+  // Of more that end before the disk has taken them nothing is told.
+  static constexpr std::size_t kMostEnded = 1024;
   // Of a user, since the daemon has begun.
   struct Written {
     std::uint64_t logs = 0, bytes = 0;
@@ -74,7 +93,8 @@ class ChoiceLogs {
   void begin(const MemberGroup& group, Log& log);
   void append(const MemberGroup& group, Log& log, const std::string& text);
   void tell_there_is_none(const MemberGroup& group, const std::string& why);
-  void end_early(const MemberGroup& group, Log& log, const std::string& why);
+  void end_early(Log& log, const std::string& why);
+  void tell_end(const About& about, const std::string& why);
 
   std::string directory_;
   UserLog& log_;
@@ -82,6 +102,7 @@ class ChoiceLogs {
   Limits limits_;
   std::map<std::uint64_t, Log> logs_;         // by group number
   std::map<std::uint32_t, Written> written_;  // by account
+  std::deque<Ended> ended_;                   // the oldest first
 };
 
 }  // namespace tern::daemon

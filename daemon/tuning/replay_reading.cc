@@ -1,13 +1,17 @@
 #include "daemon/tuning/replay_reading.h"
 
 #include <algorithm>
+#include <chrono>
 #include <filesystem>
 #include <fstream>
+#include <thread>
 #include <utility>
 
 namespace tern::daemon {
 
 void ReplayReading::read() {
+  // A part of a log would be replayed as if it were the whole.
+  while (!settled_()) std::this_thread::sleep_for(std::chrono::milliseconds(1));
   lanes_ = parse();
   if (lanes_) {
     for (const ReplayedLane& lane : *lanes_) bytes_ += lane.bytes();

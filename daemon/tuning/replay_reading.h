@@ -5,6 +5,7 @@
 
 #include <atomic>
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -39,8 +40,11 @@ class ReplayReading {
   using Lanes = std::vector<ReplayedLane>;
 
   // `recipes`: by the tuner's candidate numbers.
-  ReplayReading(ReplayTerms terms, std::vector<std::string> recipes)
-      : terms_(std::move(terms)), recipes_(std::move(recipes)) {}
+  // `settled`: whether what is being written to the log lies on the disk.
+  ReplayReading(
+      ReplayTerms terms, std::vector<std::string> recipes,
+      std::function<bool()> settled = [] { return true; })
+      : terms_(std::move(terms)), recipes_(std::move(recipes)), settled_(std::move(settled)) {}
 
   // Thread: any one, once. It may take as long as the disk does.
   void read();
@@ -66,6 +70,7 @@ class ReplayReading {
 
   ReplayTerms terms_;
   std::vector<std::string> recipes_;
+  std::function<bool()> settled_;
   Result<Lanes> lanes_;
   std::uint64_t bytes_ = 0;
   std::atomic<bool> done_{false};

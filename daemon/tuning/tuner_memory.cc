@@ -2,12 +2,9 @@
 
 #include <spdlog/spdlog.h>
 
-#include <chrono>
-#include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
-#include <thread>
 #include <utility>
 
 namespace tern::daemon {
@@ -34,7 +31,7 @@ void TunerMemory::load(tuner::Tuner& tuner) const {
 }
 
 bool TunerMemory::is_due() const noexcept {
-  return !file_.empty() && (save_ || clock_.now_ns() >= saved_ns_ + kSaveEveryNs);
+  return !file_.empty() && (save_ || (!saved_ && clock_.now_ns() >= saved_ns_ + kSaveEveryNs));
 }
 
 void TunerMemory::save_some(const tuner::Tuner& tuner, const TimeSlice& slice) {
@@ -50,17 +47,17 @@ void TunerMemory::save_some(const tuner::Tuner& tuner, const TimeSlice& slice) {
     saved_ = std::move(save_->out);
     save_.reset();
     saved_ns_ = clock_.now_ns();
-    return;
+    return tell_problem();
   } while (!slice.is_over());
 }
 
 void TunerMemory::tell_problem() {
   if (!saved_ || !saved_->is_done()) return;
-  const int error = saved_->error();
+  const std::string problem = saved_->problem();
   saved_.reset();
-  if (error == 0) return;
+  if (problem.empty()) return;
   spdlog::warn("cannot write what the tuner has learnt to {}: {}; what it had learnt before stays",
-               file_, std::strerror(error));
+               file_, problem);
 }
 
 void TunerMemory::save(const tuner::Tuner& tuner) {
@@ -69,10 +66,6 @@ void TunerMemory::save(const tuner::Tuner& tuner) {
   do {
     save_some(tuner, TimeSlice(clock_, kSaveEveryNs));
   } while (save_);
-  constexpr int kMostWaits = 1000;
-  for (int i = 0; i < kMostWaits && !saved_->is_done(); ++i) {
-    std::this_thread::sleep_for(std::chrono::milliseconds(1));
-  }
   tell_problem();
 }
 

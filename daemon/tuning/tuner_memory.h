@@ -23,14 +23,14 @@ class TunerMemory {
 
   // What cannot be read is lost, and the log says why.
   void load(tuner::Tuner& tuner) const;
-  // A minute has gone since the last save, or one has begun.
+  // A minute has gone since the last save, which the disk has taken, or one has begun.
   bool is_due() const noexcept;
   // Goes on with a save for so long. All or nothing: what cannot be written leaves the file as it
   // was. REQUIRES: is_due(); the tuner is the same until it is not any more.
   void save_some(const tuner::Tuner& tuner, const TimeSlice& slice);
   // If the last save could not be written, the log says why; once.
   void tell_problem();
-  // The whole of a save. Waits a second for the disk.
+  // The whole of a save.
   void save(const tuner::Tuner& tuner);
 
  private:

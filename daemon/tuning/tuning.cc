@@ -139,7 +139,7 @@ Result<std::shared_ptr<ReplayReading>> Tuning::reading_of(const std::string& log
   if (!terms) return tl::unexpected(terms.error());
   std::vector<std::string> recipes;
   for (const tuner::Candidate& one : tuner_.candidates()) recipes.push_back(one.recipe);
-  return std::make_shared<ReplayReading>(std::move(*terms), std::move(recipes));
+  return std::make_shared<ReplayReading>(std::move(*terms), std::move(recipes), logs_.settled(log));
 }
 
 Status Tuning::begin(MemberGroup& group, TensorState& state, const std::string& level,
@@ -406,6 +406,7 @@ int Tuning::do_work() {
   if (const auto lane = lanes_.since_last(clock_.now_ns())) tuner_.observe_lane(*lane);
   want_samples();
   memory_.tell_problem();
+  logs_.tell_problems();
   if (memory_.is_due()) {
     memory_.save_some(tuner_, TimeSlice(clock_, kSaveSliceNs));
     if (memory_.is_due()) ++work;  // it goes on with the next turn

@@ -7,6 +7,7 @@
 #include <filesystem>
 #include <fstream>
 #include <latch>
+#include <thread>
 
 #include "daemon/service/late_file.h"
 #include "part_rig.h"
@@ -151,18 +152,20 @@ TEST_F(FlightRecorderTest, WaitsForNoDisk) {
     flights.record(*group_, ended(1, Errc::timeout));
     EXPECT_TRUE(flights.write_if_due(*group_));
     EXPECT_EQ(writing.count(), 1u);
-    EXPECT_GT(writing.bytes_of(kWriter), 100u);
+    EXPECT_GT(writing.bytes_of(group_->account), 100u);
   }
   EXPECT_FALSE(is_written());
   std::string text;
   std::getline(std::ifstream(path() + ".new"), text);
   EXPECT_EQ(text, "{");
+  while (writing.count() != 0) std::this_thread::yield();
+  EXPECT_TRUE(is_written());
 }
 
 TEST_F(FlightRecorderTest, WhatWaitsForADiskThatSleepsHasABound) {
   std::latch begun(1), may_go_on(1);
   Disposal writing;
-  writing.take(kWriter, [&] {
+  writing.take(group_->account, [&] {
     begun.count_down();
     may_go_on.wait();
     return false;
@@ -181,10 +184,17 @@ TEST_F(FlightRecorderTest, WhatWaitsForADiskThatSleepsHasABound) {
   const LogLines lines;
   std::uint32_t epoch = 1;
   for (; lines.seen().empty() && epoch < 2'000; ++epoch) fail_group(epoch);
+  if (lines.seen().empty()) may_go_on.count_down();
   ASSERT_FALSE(lines.seen().empty());
   EXPECT_THAT(lines.seen().front(), ::testing::HasSubstr("cannot write the flight record"));
   EXPECT_GT(epoch, 20u);
+  EXPECT_THAT(lines.seen().front(), ::testing::HasSubstr(LateFile::kDiskIsSlow));
+  const std::size_t told = lines.seen().size();
+  group_->account = kAlice;
+  fail_group(1);
+  EXPECT_EQ(lines.seen().size(), told) << "another user's are written";
   may_go_on.count_down();
+  while (writing.count() != 0) std::this_thread::yield();
 }
 
 TEST_F(FlightRecorderTest, SaysWhatItCouldNotWrite) {

@@ -4,12 +4,13 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include <cerrno>
 #include <filesystem>
 #include <fstream>
+#include <functional>
 #include <latch>
 #include <sstream>
 #include <string>
+#include <thread>
 #include <utility>
 
 namespace tern::daemon {
@@ -33,6 +34,9 @@ class LateFileTest : public testing::Test {
   LateFile::Names names() const {
     return [this](int attempt) { return attempt > 3 ? "" : path(std::to_string(attempt)); };
   }
+  static void wait_for(const Disposal& writing) {
+    while (writing.count() != 0) std::this_thread::yield();
+  }
   bool exists(const std::string& name) const { return std::filesystem::exists(path(name)); }
 
   std::string folder;
@@ -49,7 +53,7 @@ TEST_F(LateFileTest, AFreshOneHasWhatWasAppended) {
   EXPECT_FALSE(file.is_done());
   file.finish();
   EXPECT_TRUE(file.is_done());
-  EXPECT_EQ(file.error(), 0);
+  EXPECT_EQ(file.problem(), "");
   EXPECT_EQ(text_of("1"), "one two");
 }
 
@@ -62,7 +66,7 @@ TEST_F(LateFileTest, AFreshOneOverwritesNothing) {
   EXPECT_EQ(text_of("1") + text_of("2") + text_of("3"), "firstsecondthird");
   LateFile fourth = LateFile::fresh(at_once, names());
   fourth.append("fourth");
-  EXPECT_EQ(fourth.error(), EEXIST);
+  EXPECT_EQ(fourth.problem(), "File exists");
   EXPECT_FALSE(fourth.has_begun());
   fourth.finish();
   EXPECT_TRUE(fourth.is_done());
@@ -74,7 +78,7 @@ TEST_F(LateFileTest, AReplacementTakesItsPlaceAtTheEnd) {
   file.append("after");
   EXPECT_EQ(text_of("file"), "before");
   file.finish();
-  EXPECT_EQ(file.error(), 0);
+  EXPECT_EQ(file.problem(), "");
   EXPECT_EQ(text_of("file"), "after");
   EXPECT_FALSE(exists("file.new"));
 }
@@ -84,11 +88,11 @@ TEST_F(LateFileTest, AReplacementThatFailsLeavesWhatWasThere) {
   ASSERT_EQ(::symlink("/dev/full", path("file.new").c_str()), 0);
   LateFile file = LateFile::replacement(at_once, path("file"));
   file.append("after");
-  EXPECT_EQ(file.error(), ENOSPC);
+  EXPECT_EQ(file.problem(), "No space left on device");
   file.append("more");
   file.finish();
   EXPECT_TRUE(file.is_done());
-  EXPECT_EQ(file.error(), ENOSPC);
+  EXPECT_EQ(file.problem(), "No space left on device");
   EXPECT_EQ(text_of("file"), "before");
   EXPECT_FALSE(exists("file.new"));
 }
@@ -116,8 +120,10 @@ TEST_F(LateFileTest, ItsOwnerDoesNotWaitForADiskThatSleeps) {
     std::string text(15, ' ');
     std::ifstream(path("file.new")).read(text.data(), 15);
     EXPECT_EQ(text, "what comes late");
+    wait_for(writing);
+    EXPECT_TRUE(file.is_done());
   }
-  EXPECT_TRUE(exists("file")) << "the end of its disposal waits for it";
+  EXPECT_TRUE(exists("file"));
 }
 
 TEST_F(LateFileTest, WhatWasAppendedIsWrittenInItsOrderWhenTheFileIsGone) {
@@ -138,6 +144,7 @@ TEST_F(LateFileTest, WhatWasAppendedIsWrittenInItsOrderWhenTheFileIsGone) {
     }
     EXPECT_FALSE(exists("1"));
     may_go_on.count_down();
+    wait_for(writing);
   }
   std::string expected;
   for (int i = 0; i < 1'000; ++i) expected += std::to_string(i) + "\n";
@@ -157,13 +164,65 @@ TEST_F(LateFileTest, WhatWaitsForADiskThatSleepsHasABound) {
     LateFile file = LateFile::fresh(writing, names());
     const std::string text(LateFile::kMostWaiting / 4, 'x');
     for (int i = 0; i < 4; ++i) file.append(text);
-    EXPECT_EQ(file.error(), 0);
-    file.append("one byte more than there is room for");
-    EXPECT_EQ(file.error(), ENOBUFS);
+    EXPECT_EQ(file.problem(), "");
+    EXPECT_FALSE(file.settled()());
+    file.append("more than there is room for");
+    EXPECT_EQ(file.problem(), LateFile::kDiskIsSlow);
+    file.append("x");
     file.finish();
     may_go_on.count_down();
+    wait_for(writing);
+    EXPECT_EQ(file.problem(), LateFile::kDiskIsSlow);
+    EXPECT_TRUE(file.settled()());
   }
-  EXPECT_FALSE(exists("1"));
+  EXPECT_EQ(std::filesystem::file_size(path("1")), LateFile::kMostWaiting)
+      << "what had room is written";
+}
+
+TEST_F(LateFileTest, AReplacementOfWhichAPartHadNoRoomReplacesNothing) {
+  std::ofstream(path("file")) << "before";
+  std::latch begun(1), may_go_on(1);
+  Disposal writing;
+  writing.take(kWriter, [&] {
+    begun.count_down();
+    may_go_on.wait();
+    return false;
+  });
+  begun.wait();
+  LateFile file = LateFile::replacement(writing, path("file"));
+  file.append(std::string(LateFile::kMostWaiting, 'x'));
+  file.append("more");
+  file.finish();
+  may_go_on.count_down();
+  wait_for(writing);
+  EXPECT_TRUE(file.is_done());
+  EXPECT_EQ(text_of("file"), "before");
+  EXPECT_FALSE(exists("file.new"));
+}
+
+TEST_F(LateFileTest, IsSettledWhenWhatWasAppendedLiesThere) {
+  std::latch begun(1), may_go_on(1);
+  Disposal writing;
+  writing.take(kWriter, [&] {
+    begun.count_down();
+    may_go_on.wait();
+    return false;
+  });
+  begun.wait();
+  std::function<bool()> settled;
+  {
+    LateFile file = LateFile::fresh(writing, names());
+    settled = file.settled();
+    EXPECT_TRUE(settled()) << "there is nothing yet";
+    file.append("text");
+    EXPECT_FALSE(settled());
+    file.finish();
+  }
+  EXPECT_FALSE(settled());
+  may_go_on.count_down();
+  wait_for(writing);
+  EXPECT_TRUE(settled());
+  EXPECT_EQ(text_of("1"), "text");
 }
 
 }  // namespace

@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 
 #include <latch>
+#include <thread>
 
 #include "tests/daemon/service/log_lines.h"
 #include "tuning_rig.h"
@@ -158,11 +159,41 @@ TEST_F(BoundedLogs, AreWrittenByAThreadThatMayWait) {
     ASSERT_TRUE(logs.open(*group));
     for (int i = 0; i < 5; ++i) logs.write(*group, op());
     EXPECT_EQ(files(), 0u);
+    const auto settled = logs.settled(kName);
+    EXPECT_FALSE(settled()) << "who replays it waits";
+    EXPECT_TRUE(logs.settled("choices-0123abcd-33")()) << "another epoch's";
+    logs.end(*group);
+    EXPECT_FALSE(logs.settled(kName)());
+    EXPECT_FALSE(logs.settled(std::string(kName) + "-2")()) << "it may have got this name";
     may_go_on.count_down();
+    while (late.count() != 0) std::this_thread::yield();
+    EXPECT_TRUE(settled());
   }
   std::string expected = tuner::choice_log_head();
   for (int i = 0; i < 5; ++i) expected += tuner::format(op());
   EXPECT_EQ(text_of(folder.file(std::string(kName) + "-0.log")), expected);
+}
+
+// No record comes after that.
+TEST_F(BoundedLogs, OneThatFailsAfterItsEndIsTold) {
+  std::latch begun(1), may_go_on(1);
+  Disposal late;
+  late.take(kWriter, [&] {
+    begun.count_down();
+    may_go_on.wait();
+    return false;
+  });
+  begun.wait();
+  ChoiceLogs logs(folder.file("missing"), log, late);
+  logs.write(*group, op());
+  logs.end(*group);
+  EXPECT_THAT(lines.seen(), testing::IsEmpty());
+  may_go_on.count_down();
+  while (late.count() != 0) std::this_thread::yield();
+  logs.tell_problems();
+  logs.tell_problems();
+  ASSERT_EQ(lines.seen().size(), 1u);
+  EXPECT_THAT(lines.seen().front(), HasSubstr("No such file or directory; it ends here"));
 }
 
 TEST_F(BoundedLogs, AUserHasSoManyLogs) {
