@@ -95,8 +95,9 @@ class Client:
         `group_id`: of mint(), the same on all ranks.
         `timeout`: seconds to wait for the other ranks; None: 60. `op_timeout`: an operation that
         not all ranks submit within so many seconds fails everywhere; None: the daemon's setting.
-        `verify`: compares the results' checksums across ranks after every operation. `seed`: for
-        recipes that draw random numbers, the same on all ranks.
+        `verify`: compares the checksums of results that all ranks have alike, those of all_reduce,
+        all_gather and broadcast, across ranks after each of these. `seed`: for recipes that draw
+        random numbers, the same on all ranks.
         Raises WaitTimeoutError (which names the missing ranks), BadSecretError, RankTakenError,
         WrongSizeError, UnreachableError. Ctrl-C interrupts it.
         """

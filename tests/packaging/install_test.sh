@@ -76,6 +76,10 @@ grep -oh 'TERN_API [^;]*' "$source/client_lib/include/tern/"*.h | sed -n 's/.*\(
   while read -r name; do
     grep -q "^$name@@TERN_1\$" "$work/shown" || fail "libtern does not show $name"
   done
+# Programs that were built with the library of commit 97f982e link these.
+while read -r name; do
+  grep -q "^$name@@TERN_1\$" "$work/shown" || fail "libtern does not show $name any more"
+done <"$source/tests/packaging/functions_of_old_programs.txt"
 
 # The library for GPUs needs no CUDA, and shows its own functions alone.
 library=$libraries/libtern_cuda.so.1

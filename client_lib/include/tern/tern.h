@@ -96,7 +96,8 @@ typedef struct {
   int32_t rank;          /* 0 .. size-1, each taken once */
   int32_t size;          /* the same on all ranks, 1 .. 1024, on at most 64 nodes with at most 64
                             ranks each */
-  uint32_t verify;       /* 1: compare the results' checksums across ranks after every operation */
+  uint32_t verify;       /* 1: compare the checksums of results that all ranks have alike, those of
+                            all_reduce, all_gather and broadcast, across ranks after each of these */
   uint64_t seed;         /* for recipes that draw random numbers; the same on all ranks */
   int64_t timeout_ms;    /* how long to wait for the other ranks, at most the daemon's
                             join_timeout_max (1 h); 0 and TERN_FOREVER: 60000. The call may return
