@@ -36,30 +36,40 @@ struct ReportedDevice {
   std::uint64_t heard_ns = 0;
 };
 
-// A connected process, from its connection to the last use of its memory.
+// A connected process, from its connection to the last use of its memory. Each field is written by
+// the part that it stands under.
 struct Client {
+  // ---- Clients ----
   std::uint64_t id = 0;
   shm::PeerCredentials credentials;
   std::string job;
   std::unique_ptr<ClientMemory> memory;  // after the hello
   std::uint64_t arena_bytes = 0;
+  std::uint64_t connected_ns = 0;
+  std::uint32_t lanes_dropped = 0;  // that have let go of its memory
+  // Of its memory, which begins with its first request; null before.
+  std::shared_ptr<std::atomic<Sealing>> sealing;
+  std::shared_ptr<Fd> file;                  // as in ClientRegion
+  std::vector<std::vector<std::byte>> held;  // requests that wait for the seal or a log
+  bool is_admitted = false;                  // the lanes know it
+
+  // ---- Regions; Clients, when a region or the client goes ----
   std::map<std::uint32_t, std::unique_ptr<ClientRegion>> regions;
   std::uint64_t region_bytes = 0;
   std::uint32_t next_region = 1;
+
+  // ---- DeviceReports ----
   std::map<std::uint32_t, ReportedDevice> devices;  // at most shm::kMaxDevices
   bool has_not_pinned = false;                      // it said so, at some time
-  std::uint64_t connected_ns = 0;
-  std::uint32_t lanes_dropped = 0;  // that have let go of its memory
-  std::uint64_t goodbye_request = 0;
-  // Of its memory, which begins with its first request; null before.
-  std::shared_ptr<std::atomic<Sealing>> sealing;
-  std::shared_ptr<Fd> file;  // as in ClientRegion
+
+  // ---- TensorRegistry ----
   // Of the log that its first request that waits names; null: it names none.
   std::shared_ptr<ReplayReading> reading;
-  std::vector<std::vector<std::byte>> held;  // requests that wait for the seal or the log
-  bool is_admitted = false;                  // the lanes know it
-  bool has_joined = false;                   // a group, at some time
-  bool goodbye = false;                      // it disconnects in order, and waits for the answer
+
+  // ---- Conductor ----
+  bool has_joined = false;  // a group, at some time
+  bool goodbye = false;     // it disconnects in order, and waits for the answer
+  std::uint64_t goodbye_request = 0;
   bool dropping = false;
   bool closed = false;
 

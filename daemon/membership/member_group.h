@@ -32,6 +32,7 @@ constexpr std::uint64_t ns_of_ms(std::uint64_t ms) noexcept {
   return std::min(ms, kForEverMs) * kNsPerMs;
 }
 
+// Each field of the two that follow is written by the conductor's part that it stands under.
 struct MemberRank {
   enum class Phase : std::uint8_t {
     joining,
@@ -39,14 +40,20 @@ struct MemberRank {
     leaving,  // it has asked, or said goodbye, and not all lanes have released the rank
     left,
   };
+  // ---- As the epoch begins: Epochs ----
   std::uint32_t rank = 0;
   std::uint64_t client = 0;
-  std::uint64_t join_request = 0;   // to be answered when the epoch starts
+  std::uint64_t join_request = 0;  // to be answered when the epoch starts
+
+  // ---- Groups ----
   std::uint64_t leave_request = 0;  // to be answered when all lanes have released the rank
   std::uint32_t released = 0;       // lanes
   Phase phase = Phase::joining;
+
+  // ---- Splits ----
   std::int64_t splits = 0;  // how often the epoch was split
 
+  // ---- TensorRegistry ----
   // What the rank has said of one name.
   struct Declared {
     std::uint32_t times = 0;  // the next one's generation
@@ -63,6 +70,7 @@ struct MemberGroup {
     removing,  // from the lanes: no rank is left in it
   };
 
+  // ---- As the epoch begins: Epochs ----
   std::uint64_t number = 0;
   GroupId id;
   std::string uid;
@@ -89,12 +97,16 @@ struct MemberGroup {
   std::vector<std::vector<std::uint32_t>> ranks_of_node;
   std::vector<MemberRank> ranks;  // of this node
   std::vector<std::unique_ptr<LaneGroup>> lanes;
+  std::uint64_t start_deadline_ns = 0;
+
+  // ---- Groups ----
   std::uint32_t lanes_ready = 0;
   std::uint32_t lanes_removed = 0;
   Phase phase = Phase::starting;
   Errc end_code = Errc::ok;
   std::string end_text;
-  std::uint64_t start_deadline_ns = 0;
+
+  // ---- TensorRegistry ----
   DeclaredTensors tensors;
 
   MemberGroup();
