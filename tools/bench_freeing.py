@@ -20,7 +20,7 @@ WHAT = {"arena": "a filled arena", "state": "a tensor's residual"}
 
 
 def section(rows, command):
-    table = markdown_table(["freed", "size", "at once", "in slices, with a pause after each"], [[
+    table = markdown_table(["freed", "size", "at once", "in slices, with pauses"], [[
         WHAT[row["of"]], size_text(row["bytes"]), f"{row['at_once_ms']:.1f} ms", f"{row['in_slices_ms']:.2f} ms"]
         for row in rows])
     date = datetime.datetime.now(datetime.timezone.utc).date()

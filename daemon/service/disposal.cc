@@ -19,9 +19,11 @@ namespace tern::daemon {
 namespace {
 
 constexpr std::chrono::seconds kLastWait{1};
-// Between the parts of a thing. Without it the kernel gives what a part holds to those who sleep
-// for it only after some milliseconds (rwsem's RWSEM_WAIT_TIMEOUT): until then the next part is
-// first.
+// After parts of things that took so long together there is a pause. Without it the kernel gives
+// what the parts hold to those who sleep for it only after some milliseconds (rwsem's
+// RWSEM_WAIT_TIMEOUT): until then the next part is first. Parts that take no time, as of an arena
+// that nobody has filled, wait for nobody.
+constexpr std::int64_t kPartsNs = 400'000;
 constexpr std::chrono::microseconds kPause{200};
 // So many users are remembered before those are forgotten who have left nothing.
 constexpr std::size_t kFewUsers = 64;
@@ -102,7 +104,9 @@ class Disposal::Shared : public std::enable_shared_from_this<Shared> {
   };
   struct User {
     Inbox<Thing> inbox;
-    std::deque<Thing> waiting;            // of the one thread that serves the user
+    // Of the one thread that serves the user.
+    std::deque<Thing> waiting;
+    std::int64_t parts_ns = 0;            // of parts since the last pause
     std::atomic<std::size_t> things{0};   // those in the inbox, those that wait and that under way
     std::atomic<std::uint64_t> bytes{0};  // of all of them
     std::atomic<std::int64_t> begun_ns{0};  // that under way; 0: none is
@@ -165,12 +169,17 @@ class Disposal::Shared : public std::enable_shared_from_this<Shared> {
     for (Thing& one : user.inbox.take_all()) user.waiting.push_back(std::move(one));
     Thing thing = std::move(user.waiting.front());
     user.waiting.pop_front();
-    user.begun_ns.store(now_ns(), std::memory_order_relaxed);
+    const std::int64_t begun_ns = now_ns();
+    user.begun_ns.store(begun_ns, std::memory_order_relaxed);
     const bool more = thing.some();
     if (!more) thing.some = nullptr;
     user.begun_ns.store(0, std::memory_order_relaxed);
     if (more) {
-      std::this_thread::sleep_for(kPause);
+      user.parts_ns += now_ns() - begun_ns;
+      if (user.parts_ns >= kPartsNs) {
+        std::this_thread::sleep_for(kPause);
+        user.parts_ns = 0;
+      }
       for (Thing& one : user.inbox.take_all()) user.waiting.push_back(std::move(one));
       user.waiting.push_back(std::move(thing));
       return true;
