@@ -6,12 +6,12 @@
 
 #include <filesystem>
 #include <fstream>
-#include <latch>
 #include <thread>
 
 #include "daemon/service/late_file.h"
 #include "part_rig.h"
 #include "tests/daemon/service/log_lines.h"
+#include "tests/daemon/service/sleeping_disk.h"
 
 namespace tern::daemon::conductor_test {
 namespace {
@@ -163,15 +163,8 @@ TEST_F(FlightRecorderTest, WaitsForNoDisk) {
 }
 
 TEST_F(FlightRecorderTest, WhatWaitsForADiskThatSleepsHasABound) {
-  std::latch begun(1), may_go_on(1);
-  Disposal writing;
-  writing.take(group_->account, [&] {
-    begun.count_down();
-    may_go_on.wait();
-    return false;
-  });
-  begun.wait();
-  FlightRecorder flights{settings_.flight_directory, {clock_, log_, writing}};
+  SleepingDisk disk(group_->account);
+  FlightRecorder flights{settings_.flight_directory, {clock_, log_, disk.writing()}};
   const auto fail_group = [&](std::uint32_t epoch) {
     group_->epoch = epoch;
     for (std::uint64_t i = 0; i < FlightRecorder::kFlights; ++i) {
@@ -184,7 +177,6 @@ TEST_F(FlightRecorderTest, WhatWaitsForADiskThatSleepsHasABound) {
   const LogLines lines;
   std::uint32_t epoch = 1;
   for (; lines.seen().empty() && epoch < 2'000; ++epoch) fail_group(epoch);
-  if (lines.seen().empty()) may_go_on.count_down();
   ASSERT_FALSE(lines.seen().empty());
   EXPECT_THAT(lines.seen().front(), ::testing::HasSubstr("cannot write the flight record"));
   EXPECT_GT(epoch, 20u);
@@ -193,8 +185,7 @@ TEST_F(FlightRecorderTest, WhatWaitsForADiskThatSleepsHasABound) {
   group_->account = kAlice;
   fail_group(1);
   EXPECT_EQ(lines.seen().size(), told) << "another user's are written";
-  may_go_on.count_down();
-  while (writing.count() != 0) std::this_thread::yield();
+  disk.wake();
 }
 
 TEST_F(FlightRecorderTest, SaysWhatItCouldNotWrite) {

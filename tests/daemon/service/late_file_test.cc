@@ -7,11 +7,12 @@
 #include <filesystem>
 #include <fstream>
 #include <functional>
-#include <latch>
 #include <sstream>
 #include <string>
 #include <thread>
 #include <utility>
+
+#include "sleeping_disk.h"
 
 namespace tern::daemon {
 namespace late_file_test {
@@ -127,24 +128,16 @@ TEST_F(LateFileTest, ItsOwnerDoesNotWaitForADiskThatSleeps) {
 }
 
 TEST_F(LateFileTest, WhatWasAppendedIsWrittenInItsOrderWhenTheFileIsGone) {
-  std::latch begun(1), may_go_on(1);
   {
-    Disposal writing;
-    writing.take(kWriter, [&] {
-      begun.count_down();
-      may_go_on.wait();
-      return false;
-    });
-    begun.wait();
+    SleepingDisk disk;
     {
-      LateFile file = LateFile::fresh(writing, names());
+      LateFile file = LateFile::fresh(disk.writing(), names());
       for (int i = 0; i < 1'000; ++i) file.append(std::to_string(i) + "\n");
       file.finish();
-      EXPECT_EQ(writing.count(), 2u) << "one job of a file waits at a time";
+      EXPECT_EQ(disk.writing().count(), 2u) << "one job of a file waits at a time";
     }
     EXPECT_FALSE(exists("1"));
-    may_go_on.count_down();
-    wait_for(writing);
+    disk.wake();
   }
   std::string expected;
   for (int i = 0; i < 1'000; ++i) expected += std::to_string(i) + "\n";
@@ -152,16 +145,9 @@ TEST_F(LateFileTest, WhatWasAppendedIsWrittenInItsOrderWhenTheFileIsGone) {
 }
 
 TEST_F(LateFileTest, WhatWaitsForADiskThatSleepsHasABound) {
-  std::latch begun(1), may_go_on(1);
   {
-    Disposal writing;
-    writing.take(kWriter, [&] {
-      begun.count_down();
-      may_go_on.wait();
-      return false;
-    });
-    begun.wait();
-    LateFile file = LateFile::fresh(writing, names());
+    SleepingDisk disk;
+    LateFile file = LateFile::fresh(disk.writing(), names());
     const std::string text(LateFile::kMostWaiting / 4, 'x');
     for (int i = 0; i < 4; ++i) file.append(text);
     EXPECT_EQ(file.problem(), "");
@@ -170,8 +156,7 @@ TEST_F(LateFileTest, WhatWaitsForADiskThatSleepsHasABound) {
     EXPECT_EQ(file.problem(), LateFile::kDiskIsSlow);
     file.append("x");
     file.finish();
-    may_go_on.count_down();
-    wait_for(writing);
+    disk.wake();
     EXPECT_EQ(file.problem(), LateFile::kDiskIsSlow);
     EXPECT_TRUE(file.settled()());
   }
@@ -181,37 +166,22 @@ TEST_F(LateFileTest, WhatWaitsForADiskThatSleepsHasABound) {
 
 TEST_F(LateFileTest, AReplacementOfWhichAPartHadNoRoomReplacesNothing) {
   std::ofstream(path("file")) << "before";
-  std::latch begun(1), may_go_on(1);
-  Disposal writing;
-  writing.take(kWriter, [&] {
-    begun.count_down();
-    may_go_on.wait();
-    return false;
-  });
-  begun.wait();
-  LateFile file = LateFile::replacement(writing, path("file"));
+  SleepingDisk disk;
+  LateFile file = LateFile::replacement(disk.writing(), path("file"));
   file.append(std::string(LateFile::kMostWaiting, 'x'));
   file.append("more");
   file.finish();
-  may_go_on.count_down();
-  wait_for(writing);
+  disk.wake();
   EXPECT_TRUE(file.is_done());
   EXPECT_EQ(text_of("file"), "before");
   EXPECT_FALSE(exists("file.new"));
 }
 
 TEST_F(LateFileTest, IsSettledWhenWhatWasAppendedLiesThere) {
-  std::latch begun(1), may_go_on(1);
-  Disposal writing;
-  writing.take(kWriter, [&] {
-    begun.count_down();
-    may_go_on.wait();
-    return false;
-  });
-  begun.wait();
+  SleepingDisk disk;
   std::function<bool()> settled;
   {
-    LateFile file = LateFile::fresh(writing, names());
+    LateFile file = LateFile::fresh(disk.writing(), names());
     settled = file.settled();
     EXPECT_TRUE(settled()) << "there is nothing yet";
     file.append("text");
@@ -219,8 +189,7 @@ TEST_F(LateFileTest, IsSettledWhenWhatWasAppendedLiesThere) {
     file.finish();
   }
   EXPECT_FALSE(settled());
-  may_go_on.count_down();
-  wait_for(writing);
+  disk.wake();
   EXPECT_TRUE(settled());
   EXPECT_EQ(text_of("1"), "text");
 }

@@ -5,10 +5,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <latch>
-#include <thread>
-
 #include "tests/daemon/service/log_lines.h"
+#include "tests/daemon/service/sleeping_disk.h"
 #include "tuning_rig.h"
 
 namespace tern::daemon::tuning_test {
@@ -146,16 +144,9 @@ TEST_F(BoundedLogs, ALogThatIsLongEndsAndCannotBeReplayed) {
 }
 
 TEST_F(BoundedLogs, AreWrittenByAThreadThatMayWait) {
-  std::latch begun(1), may_go_on(1);
   {
-    Disposal late;
-    late.take(kWriter, [&] {
-      begun.count_down();
-      may_go_on.wait();
-      return false;
-    });
-    begun.wait();
-    ChoiceLogs logs(folder.path(), log, late);
+    SleepingDisk disk;
+    ChoiceLogs logs(folder.path(), log, disk.writing());
     ASSERT_TRUE(logs.open(*group));
     for (int i = 0; i < 5; ++i) logs.write(*group, op());
     EXPECT_EQ(files(), 0u);
@@ -165,8 +156,7 @@ TEST_F(BoundedLogs, AreWrittenByAThreadThatMayWait) {
     logs.end(*group);
     EXPECT_FALSE(logs.settled(kName)());
     EXPECT_FALSE(logs.settled(std::string(kName) + "-2")()) << "it may have got this name";
-    may_go_on.count_down();
-    while (late.count() != 0) std::this_thread::yield();
+    disk.wake();
     EXPECT_TRUE(settled());
   }
   std::string expected = tuner::choice_log_head();
@@ -176,20 +166,12 @@ TEST_F(BoundedLogs, AreWrittenByAThreadThatMayWait) {
 
 // No record comes after that.
 TEST_F(BoundedLogs, OneThatFailsAfterItsEndIsTold) {
-  std::latch begun(1), may_go_on(1);
-  Disposal late;
-  late.take(kWriter, [&] {
-    begun.count_down();
-    may_go_on.wait();
-    return false;
-  });
-  begun.wait();
-  ChoiceLogs logs(folder.file("missing"), log, late);
+  SleepingDisk disk;
+  ChoiceLogs logs(folder.file("missing"), log, disk.writing());
   logs.write(*group, op());
   logs.end(*group);
   EXPECT_THAT(lines.seen(), testing::IsEmpty());
-  may_go_on.count_down();
-  while (late.count() != 0) std::this_thread::yield();
+  disk.wake();
   logs.tell_problems();
   logs.tell_problems();
   ASSERT_EQ(lines.seen().size(), 1u);

@@ -4,12 +4,10 @@
 
 #include <filesystem>
 #include <fstream>
-#include <latch>
 #include <nlohmann/json.hpp>
 #include <string>
-#include <thread>
 
-#include "daemon/service/late_file.h"
+#include "tests/daemon/service/sleeping_disk.h"
 #include "tuning_rig.h"
 
 namespace tern::daemon::tuner_memory_test {
@@ -99,23 +97,15 @@ TEST_F(TunerMemoryTest, ASaveAtOnceBeginsAnew) {
 
 // One save waits for a disk that sleeps, however long it does.
 TEST_F(TunerMemoryTest, IsNotDueBeforeTheDiskHasTheLast) {
-  std::latch begun(1), may_go_on(1);
-  Disposal late;
-  late.take(kWriter, [&] {
-    begun.count_down();
-    may_go_on.wait();
-    return false;
-  });
-  begun.wait();
-  TunerMemory memory(file, clock, late);
+  SleepingDisk disk;
+  TunerMemory memory(file, clock, disk.writing());
   clock.advance_ns(60 * kSecond);
   memory.save_some(learnt, TimeSlice(clock, kSecond));
   EXPECT_FALSE(std::filesystem::exists(file));
   clock.advance_ns(3600 * kSecond);
   memory.tell_problem();
   EXPECT_FALSE(memory.is_due());
-  may_go_on.count_down();
-  while (late.count() != 0) std::this_thread::yield();
+  disk.wake();
   memory.tell_problem();
   EXPECT_TRUE(memory.is_due());
   EXPECT_TRUE(std::filesystem::exists(file));
