@@ -25,7 +25,7 @@ class CopyWatch final : public collective::InputGate {
         copies_(core.ops().table().slots(), core.setup().shape.local_ranks(),
                 core.setup().shape.max_ops_in_flight),
         arriving_of_(core.ops().table().slots()) {
-    arriving_.reserve(core.ops().table().slots() * core.setup().shape.local_ranks());
+    arriving_.reserve(arriving_of_.size() * core.setup().shape.local_ranks());
   }
 
   struct Rank {

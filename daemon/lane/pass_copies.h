@@ -9,6 +9,7 @@
 #include "collective/mailbox.h"
 #include "daemon/lane/group_core.h"
 #include "daemon/lane/lane_clients.h"
+#include "daemon/lane/memory_copy.h"
 
 namespace tern::daemon {
 

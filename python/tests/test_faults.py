@@ -370,8 +370,10 @@ def test_ctrl_c_ends_a_wait_and_a_join(node):
         "a = client.join(client.mint(), 0, 1)\n"
         "group_id, other = client.mint(), tern.Client(sys.argv[1])\n"
         "joined = []\n"
-        "threading.Thread(target=lambda: joined.append(other.join(group_id, 1, 2))).start()\n"
+        "joining = threading.Thread(target=lambda: joined.append(other.join(group_id, 1, 2)))\n"
+        "joining.start()\n"
         "group = client.join(group_id, 0, 2)\n"
+        "joining.join()\n"
         "ticket = group.barrier()\n"
         "interrupted(ticket.wait)\n"
         # The end comes when the signal has come, and before anybody has seen it.
@@ -379,12 +381,14 @@ def test_ctrl_c_ends_a_wait_and_a_join(node):
         "    os.kill(os.getpid(), signal.SIGINT)\n"
         "    for _ in range(2): joined[0].barrier().wait()\n"
         "second = group.barrier()\n"
+        "ending = threading.Timer(0.1, interrupt_and_end)\n"
         "try:\n"
-        "    threading.Timer(0.1, interrupt_and_end).start()\n"
+        "    ending.start()\n"
         "    second.wait()\n"
         "except KeyboardInterrupt: print('interrupted')\n"
         "ticket.wait(60)\n"
         "second.wait(60)\n"
+        "ending.join()\n"
         "other.disconnect()\n")
     done = subprocess.run([sys.executable, "-c", source, node.socket], capture_output=True,
                           text=True, check=False)
