@@ -3,7 +3,8 @@
 namespace tern {
 
 // Prints where and what, then aborts: for defects of our own code only, never for foreign bytes.
-[[noreturn]] void check_failed(const char* file, int line, const char* expression) noexcept;
+[[noreturn, gnu::cold]] void check_failed(const char* file, int line,
+                                          const char* expression) noexcept;
 
 }  // namespace tern
 

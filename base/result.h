@@ -19,7 +19,7 @@ template <typename T>
 using Result = tl::expected<T, Error>;
 using Status = tl::expected<void, Error>;
 
-[[nodiscard]] inline tl::unexpected<Error> fail(Errc code, std::string text) {
+[[nodiscard, gnu::cold]] inline tl::unexpected<Error> fail(Errc code, std::string text) {
   return tl::unexpected<Error>(Error{code, std::move(text)});
 }
 

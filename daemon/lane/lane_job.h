@@ -8,7 +8,6 @@
 #include <algorithm>
 #include <array>
 #include <atomic>
-#include <bit>
 #include <cstddef>
 #include <cstdint>
 
@@ -127,12 +126,18 @@ class ActiveJobs {
   // A bit for each job; two jobs may have the same, and then are taken for one.
   void publish(std::uint32_t lane, std::uint64_t jobs) noexcept {
     std::atomic<std::uint64_t>& mine = lanes_[lane].jobs;
-    if (mine.load(std::memory_order_relaxed) != jobs) mine.store(jobs, std::memory_order_relaxed);
+    if (mine.load(std::memory_order_relaxed) == jobs) return;
+    mine.store(jobs, std::memory_order_relaxed);
+    std::uint32_t used = used_.load(std::memory_order_relaxed);
+    while (used <= lane &&
+           !used_.compare_exchange_weak(used, lane + 1, std::memory_order_relaxed)) {
+    }
   }
   bool several() const noexcept {
     std::uint64_t all = 0;
-    for (const Slot& lane : lanes_) all |= lane.jobs.load(std::memory_order_relaxed);
-    return std::popcount(all) > 1;
+    const std::uint32_t used = used_.load(std::memory_order_relaxed);
+    for (std::uint32_t i = 0; i < used; ++i) all |= lanes_[i].jobs.load(std::memory_order_relaxed);
+    return (all & (all - 1)) != 0;
   }
 
  private:
@@ -140,6 +145,9 @@ class ActiveJobs {
     std::atomic<std::uint64_t> jobs{0};
   };
   std::array<Slot, shm::kMaxLanes> lanes_;
+  // Lanes with higher numbers have never had a job. Each asks in every round, and each slot is a
+  // cache line.
+  std::atomic<std::uint32_t> used_{0};
 };
 
 }  // namespace tern::daemon

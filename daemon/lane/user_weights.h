@@ -35,7 +35,7 @@ class UserWeights {
   }
 
   // Two that are taken for one share as jobs of one user do.
-  bool several_users() const noexcept { return std::popcount(users_) > 1; }
+  bool several_users() const noexcept { return (users_ & (users_ - 1)) != 0; }
 
   // What the job has of `count`. One that has not been added has at most what it weighs against all
   // users.

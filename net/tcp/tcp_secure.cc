@@ -83,11 +83,10 @@ std::size_t TcpStream::write_records(std::span<const asio::const_buffer> buffers
 int TcpStream::write_secure(TcpTurn turn) {
   int writes = 0;
   while (writable_ && turn.bytes > 0 && (!queue_.empty() || tls_->has_unsent())) {
-    std::array<asio::const_buffer, kBuffersPerWrite> buffers;
-    std::size_t count = 0;
-    gather_write(buffers, count, settings_.bytes_per_poll);
+    WriteBuffers buffers;
+    gather_write(buffers, settings_.bytes_per_poll);
     TlsStep step = TlsStep::done;
-    const std::size_t taken = write_records(std::span(buffers).first(count), step);
+    const std::size_t taken = write_records(buffers, step);
     drop_written(taken);
     if (step == TlsStep::done) {
       step = tls_->flush(send_bound_.is_set() ? send_bound_.record_bytes() : 0);

@@ -186,22 +186,20 @@ int TcpStream::write(TcpTurn turn) {
   if (tls_) return write_secure(turn);
   int writes = 0;
   while (writable_ && !queue_.empty() && turn.bytes > 0) {
-    std::array<asio::const_buffer, kBuffersPerWrite> buffers;
-    std::size_t count = 0;
+    WriteBuffers buffers;
     const bool bound = send_bound_.is_set();
-    const std::size_t asked = gather_write(
-        buffers, count,
-        bound ? send_bound_.record_bytes() : std::min(settings_.bytes_per_poll, kWriteBytes));
+    const std::size_t asked =
+        gather_write(buffers, bound ? send_bound_.record_bytes()
+                                    : std::min(settings_.bytes_per_poll, kWriteBytes));
     Error error;
     const std::size_t written =
-        socket_.send(std::span(buffers).first(count),
-                     bound ? asio::socket_base::message_end_of_record : 0, error);
+        socket_.send(buffers, bound ? asio::socket_base::message_end_of_record : 0, error);
     if (error == asio::error::would_block || error == asio::error::try_again) {
       wait_writable();
       break;
     }
     if (error == asio::error::fault) {
-      touch_pages(std::span(buffers).first(count));
+      touch_pages(std::span(buffers));
       ++writes;
       turn.spend(kLeastCharge);
       continue;
@@ -221,8 +219,7 @@ int TcpStream::write(TcpTurn turn) {
   return writes;
 }
 
-std::size_t TcpStream::gather_write(std::array<asio::const_buffer, kBuffersPerWrite>& buffers,
-                                    std::size_t& count, std::size_t limit) const noexcept {
+std::size_t TcpStream::gather_write(WriteBuffers& buffers, std::size_t limit) const noexcept {
   std::size_t asked = 0;
   std::size_t skip = front_done_;
   const auto add = [&](std::span<const std::byte> bytes) {
@@ -231,10 +228,10 @@ std::size_t TcpStream::gather_write(std::array<asio::const_buffer, kBuffersPerWr
     bytes = bytes.subspan(skipped);
     bytes = bytes.first(std::min(bytes.size(), limit - asked));
     if (bytes.empty()) return;
-    buffers[count++] = asio::const_buffer(bytes.data(), bytes.size());
+    buffers.emplace_back(bytes.data(), bytes.size());
     asked += bytes.size();
   };
-  for (std::size_t i = 0; i < queue_.size() && count + 2 <= buffers.size(); ++i) {
+  for (std::size_t i = 0; i < queue_.size() && buffers.size() + 2 <= kBuffersPerWrite; ++i) {
     add(queue_.at(i).head);
     add(queue_.at(i).body);
     if (asked >= limit) break;
