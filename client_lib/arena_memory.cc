@@ -73,8 +73,8 @@ std::optional<std::uint64_t> ArenaMemory::offset_of(const void* memory, std::uin
   return offset_in(memory_, bytes_at(memory, bytes), dtype);
 }
 
-std::optional<ArenaMemory::Place> ArenaMemory::locate(const OpRequest& request, const void* memory,
-                                                      std::uint64_t bytes) const noexcept {
+std::optional<Place> ArenaMemory::locate(const OpRequest& request, const void* memory,
+                                         std::uint64_t bytes) const noexcept {
   if (const auto offset = offset_of(memory, bytes, request.dtype)) return Place{0, *offset};
   if (request.plan != nullptr && request.plan->passes()) return std::nullopt;
   for (const RegionMemory& region : regions_) {
@@ -111,12 +111,15 @@ CopyPlaces places_of(const plan::Range& input, const plan::Range& output) noexce
 }  // namespace
 
 Status ArenaMemory::place_copies(const OpRequest& request, Op& op) {
-  const auto outside = [&](const void* memory, std::uint64_t bytes) {
-    return bytes != 0 && !locate(request, memory, bytes).has_value();
+  // Or there is none.
+  const auto is_placed = [&](const void* memory, std::uint64_t bytes, Place& at) {
+    const auto place = bytes == 0 ? Place{} : locate(request, memory, bytes);
+    at = place.value_or(Place{});
+    return place.has_value();
   };
   const plan::Extents& extents = op.extents;
-  const bool input_outside = outside(request.input, op.input_bytes);
-  const bool output_outside = outside(request.output, op.output_bytes);
+  const bool input_outside = !is_placed(request.input, op.input_bytes, op.input_at);
+  const bool output_outside = !is_placed(request.output, op.output_bytes, op.output_at);
   if (request.has_blocks() && (input_outside || output_outside)) {
     return fail(Errc::invalid_argument,
                 "the slots of blocks must lie in memory of tern_alloc or tern_region_create");
@@ -128,10 +131,12 @@ Status ArenaMemory::place_copies(const OpRequest& request, Op& op) {
     if (Status placed = place_elements(request, places.count * element, op); !placed) return placed;
     if (input_outside) {
       op.input_copy = op.copies + places.input * element;
+      op.input_at = {op.copies_region, op.input_copy};
       op.input = request.input;
     }
     if (output_outside) {
       op.output_copy = op.copies + places.output * element;
+      op.output_at = {op.copies_region, op.output_copy};
       op.output = request.output;
     }
   }

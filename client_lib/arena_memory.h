@@ -35,10 +35,6 @@ class ArenaMemory {
   // From now on it lies outside.
   void remove_region(std::uint32_t number);
 
-  struct Place {
-    std::uint32_t region = 0;  // 0: the arena
-    std::uint64_t offset = 0;
-  };
   // The place of memory that the daemon can use where it is. Memory without its type's alignment is
   // copied like any outside; so is that of a region, of what passes from rank to rank.
   std::optional<Place> locate(const OpRequest& request, const void* memory,

@@ -16,8 +16,7 @@ void say_encoding(const tern_encoded& encoded, const shm::EncodedBy& told,
 
 }  // namespace
 
-shm::SubmitEntry entry_of(const OpRequest& request, const Op& op, std::uint64_t ticket,
-                          const ArenaMemory& arena) noexcept {
+shm::SubmitEntry entry_of(const OpRequest& request, const Op& op, std::uint64_t ticket) noexcept {
   const TensorState* const tensor = op.tensor.get();
   shm::SubmitEntry entry{};
   entry.ticket = ticket;
@@ -29,19 +28,13 @@ shm::SubmitEntry entry_of(const OpRequest& request, const Op& op, std::uint64_t 
   entry.tensor = tensor != nullptr ? tensor->id : 0;
   entry.sequence = op.sequence;
   entry.count = request.count;
-  const auto place = [&](std::uint64_t copy, const void* memory, std::uint64_t bytes) {
-    return copy != kNoOffset ? ArenaMemory::Place{op.copies_region, copy}
-                             : *arena.locate(request, memory, bytes);
-  };
   if (op.output_bytes != 0) {
-    const ArenaMemory::Place output = place(op.output_copy, request.output, op.output_bytes);
-    entry.output_region = entry.input_region = output.region;
-    entry.output_offset = entry.input_offset = output.offset;
+    entry.output_region = entry.input_region = op.output_at.region;
+    entry.output_offset = entry.input_offset = op.output_at.offset;
   }
   if (op.input_bytes != 0) {
-    const ArenaMemory::Place input = place(op.input_copy, request.input, op.input_bytes);
-    entry.input_region = input.region;
-    entry.input_offset = input.offset;
+    entry.input_region = op.input_at.region;
+    entry.input_offset = op.input_at.offset;
   }
   if (request.has_blocks()) {
     entry.flags |= shm::kEntryHasBlocks;

@@ -105,6 +105,12 @@ struct Received {
   std::uint64_t elements = 0;
 };
 
+// Where the daemon finds memory of an op.
+struct Place {
+  std::uint32_t region = 0;  // 0: the arena
+  std::uint64_t offset = 0;
+};
+
 struct Op {
   enum class State : std::uint8_t {
     free,
@@ -137,6 +143,8 @@ struct Op {
   std::uint64_t copies = kNoOffset;  // the block that holds both of them
   std::uint32_t copies_region = 0;   // 0: the arena
   std::byte* copied = nullptr;
+  Place input_at;  // its copy, or where it is
+  Place output_at;
   std::uint64_t counts_copy = kNoOffset;
   std::uint64_t progress_copy = kNoOffset;
   const void* input = nullptr;  // where input_copy comes from

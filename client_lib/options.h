@@ -90,8 +90,7 @@ struct OpRequest {
   std::uint64_t output_bytes() const { return bytes_of(extents().output); }
   // In place of elements.
   bool has_blocks() const noexcept { return tensor != nullptr && tensor->blocks.has_value(); }
-
- private:
+  // Of one of the extents.
   std::uint64_t bytes_of(const plan::Range& elements) const noexcept {
     return has_blocks() ? tensor->blocks->slots.bytes() : elements.count * dtype_bytes(dtype);
   }

@@ -115,8 +115,8 @@ Status Client::prepare(const OpRequest& request, Op& op) {
                                           : "the group's max_ops_in_flight are in flight");
   }
   op.extents = request.extents();
-  op.input_bytes = request.input_bytes();
-  op.output_bytes = request.output_bytes();
+  op.input_bytes = request.bytes_of(op.extents.input);
+  op.output_bytes = request.bytes_of(op.extents.output);
   if (Status placed = arena_->place_copies(request, op); !placed) return placed;
   op.group = request.group;
   op.tensor = request.tensor;
@@ -159,7 +159,7 @@ Result<std::uint32_t> Client::push(std::span<const OpRequest> requests, Op& firs
     op->state = Op::State::running;
     op->pending_lanes = op->lanes;
     if (!op->passes) op->group_index = op->group->submitted++;
-    lanes_->write(op->lanes, entry_of(request, *op, ops_.ticket(*op), *arena_));
+    lanes_->write(op->lanes, entry_of(request, *op, ops_.ticket(*op)));
     op = op->next;
   }
   lanes_->publish(lanes);
