@@ -1,8 +1,8 @@
 #pragma once
 
 // Every kind of operation with every type and every reduction that the type has. Values are small
-// whole numbers, whose reductions are exact. What each rank must get is computed here, one element
-// at a time.
+// whole numbers, of complex types two of them, and all their reductions but averages are exact.
+// What each rank must get is computed here, one element at a time.
 
 #include <cstdint>
 #include <random>
