@@ -183,7 +183,8 @@ constexpr auto kTensorColumns =
     joined(std::array{TopColumn{"tensor", "TENSOR", kLeft}, TopColumn{"group", "GROUP", kLeft},
                       TopColumn{"ops_s", "OPS/S"}},
            kTrafficColumns,
-           std::array{TopColumn{"residual", "RESIDUAL"}, TopColumn{"recipe", "RECIPE", kLeft}});
+           std::array{TopColumn{"residual", "RESIDUAL"}, TopColumn{"operation", "OPERATION", kLeft},
+                      TopColumn{"recipe", "RECIPE", kLeft}});
 
 std::vector<std::vector<TopCell>> tensor_rows(const TopSample& before, const TopSample& now) {
   Growth growth;
@@ -200,6 +201,7 @@ std::vector<std::vector<TopCell>> tensor_rows(const TopSample& before, const Top
     add_traffic(cells, growth, name, seconds);
     const double residual = number_at(tensor, "residual_ratio");
     cells.push_back({fmt::format("{:.3g}", residual), residual, false});
+    cells.push_back(field_cell(tensor, "operation"));
     cells.push_back(field_cell(tensor, "recipe"));
     rows.push_back(std::move(cells));
   }

@@ -27,9 +27,8 @@ const char* state_name(net::LinkState state) noexcept {
   return "unknown";
 }
 
-// The operation that the codec state is of; null before there is one.
-nlohmann::json state_user(const TensorState& tensor) {
-  const std::uint16_t kind = tensor.memory_use.kind();
+// Null before there is one.
+nlohmann::json kind_text(std::uint16_t kind) {
   if (kind == 0) return nullptr;
   return plan::name_of(kind);
 }
@@ -356,6 +355,7 @@ nlohmann::json Reports::tensor_row(const MemberGroup& group, const TensorState& 
           {"role", role_name(state.role)},
           {"recipe", of_.tensors.recipe_text(state)},
           {"client_blocks", state.slots.has_value()},
+          {"operation", kind_text(totals.kind)},
           {"ops", totals.ops},
           {"bytes_raw", totals.bytes_raw},
           {"bytes_sent", totals.bytes_sent},
@@ -368,7 +368,7 @@ nlohmann::json Reports::tensor_row(const MemberGroup& group, const TensorState& 
           {"wait_ms", ms(totals.wait_ns)},
           {"raw_fallbacks", totals.raw_fallbacks},
           {"state_bytes", state.state_bytes()},
-          {"state_of", state_user(state)},
+          {"state_of", kind_text(state.memory_use.kind())},
           {"resets", totals.resets}};
 }
 

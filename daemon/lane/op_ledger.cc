@@ -37,6 +37,7 @@ void OpLedger::count_tensor(OpId op, std::uint64_t now_ns) {
   // What travels with its announcement is encoded before the op begins.
   const std::uint64_t encoded = std::max(block.first_encode_ns, started);
   const std::uint64_t busy = block.encode_ns + block.decode_ns;
+  stats.kind.store(core_.op(op).announced_first.kind, std::memory_order_relaxed);
   bump(stats.ops, std::uint64_t{1});
   bump(stats.bytes_raw, data.bytes_raw);
   bump(stats.bytes_sent, data.bytes_sent);

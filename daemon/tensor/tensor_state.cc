@@ -18,6 +18,8 @@ TensorTotals total(const TensorState& state) noexcept {
     totals.wait_ns += read(lane.wait_ns);
     totals.raw_fallbacks += read(lane.raw_fallbacks);
     totals.resets += read(lane.resets);
+    // A lane that is behind, or has no chunks of it, says less than the others.
+    if (read(lane.ops) == totals.ops && totals.ops != 0) totals.kind = read(lane.kind);
     input += read(lane.input_energy);
     residual += read(lane.residual_energy);
   }

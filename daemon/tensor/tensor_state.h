@@ -27,6 +27,7 @@ struct alignas(64) TensorLaneStats {
   std::atomic<std::uint64_t> encode_ns{0}, queue_ns{0}, wire_ns{0}, decode_ns{0}, wait_ns{0};
   std::atomic<std::uint64_t> raw_fallbacks{0}, resets{0};
   std::atomic<double> input_energy{0}, residual_energy{0};  // of the last op
+  std::atomic<std::uint16_t> kind{0};                       // of the last op; 0: there was none
   // The lane's own: ops that have used the tensor, however they ended.
   std::uint64_t uses = 0;
   // The lane's own: blocks of streams were lost, and nobody has been told yet.
@@ -119,6 +120,7 @@ struct TensorTotals {
   std::uint64_t ops = 0, bytes_raw = 0, bytes_sent = 0;
   std::uint64_t encode_ns = 0, queue_ns = 0, wire_ns = 0, decode_ns = 0, wait_ns = 0;
   std::uint64_t raw_fallbacks = 0, resets = 0;
+  std::uint16_t kind = 0;  // of the last op; 0: there was none
   double input_energy = 0, residual_energy = 0;
 
   double ratio() const noexcept {

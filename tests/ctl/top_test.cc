@@ -21,9 +21,10 @@ struct TensorRow {
 
 json tensor(const TensorRow& row) {
   const auto& [group, name, ops, raw, sent, encode_ms, wire_ms] = row;
-  return {{"group", group},     {"name", name},          {"ops", ops},
-          {"bytes_raw", raw},   {"bytes_sent", sent},    {"encode_ms", encode_ms},
-          {"wire_ms", wire_ms}, {"residual_ratio", 0.5}, {"recipe", "ef(3lc:s=1)"}};
+  return {{"group", group},           {"name", name},          {"ops", ops},
+          {"bytes_raw", raw},         {"bytes_sent", sent},    {"encode_ms", encode_ms},
+          {"wire_ms", wire_ms},       {"residual_ratio", 0.5}, {"recipe", "ef(3lc:s=1)"},
+          {"operation", "all_gather"}};
 }
 
 json lane_counter(int first, int second) { return {{"lanes", {first, second}}}; }
@@ -92,6 +93,7 @@ TEST(Top, TensorsHaveRatesRatiosAndASplitOfTime) {
   EXPECT_EQ(rows[1]["encode"], 0.75);  // 30 of 40 ms
   EXPECT_EQ(rows[1]["wire"], 0.25);
   EXPECT_EQ(rows[1]["recipe"], "ef(3lc:s=1)");
+  EXPECT_EQ(rows[1]["operation"], "all_gather");
 }
 
 TEST(Top, JobsGatherTheirGroupsClientsAndTensors) {

@@ -61,13 +61,14 @@ TEST(Views, StatusNamesSilentLanesAndSettingsThatNeedARestartIfThereAreAny) {
 
 TEST(Views, TensorsShowRatiosAndTimes) {
   const std::string text = render("tensors", R"json([{"group":"1f2e3d4c","name":"w","dtype":"f32",
-      "count":1000000,"role":"gradient","recipe":"ef(3lc:s=1,scale=4096)","ops":10,
+      "count":1000000,"role":"gradient","recipe":"ef(3lc:s=1,scale=4096)",
+      "operation":"reduce_scatter","ops":10,
       "bytes_raw":40000000,"bytes_sent":860000,"ratio":46.51,"residual_ratio":0.125,
       "encode_ms":12.5,"queue_ms":0,"wire_ms":1500,"decode_ms":0.02,"wait_ms":70000,
       "raw_fallbacks":0,"state_bytes":4194304,"state_of":"all_gather","resets":1}])json");
   for (const char* const cell :
        {"1,000,000", "ef(3lc:s=1,scale=4096)", "38.1 MiB", "46.5x", "0.125", "12.5 ms", "0 s",
-        "1.5 s", "20 us", "1 min 10 s", "4 MiB", "STATE OF", "all_gather"}) {
+        "1.5 s", "20 us", "1 min 10 s", "4 MiB", "STATE OF", "all_gather", "reduce_scatter"}) {
     EXPECT_THAT(text, HasSubstr(cell));
   }
 }

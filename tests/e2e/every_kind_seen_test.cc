@@ -134,6 +134,7 @@ TEST_F(EveryKindSeen, GroupsTensorsMetricsAndATraceNameIt) {
                                   [&](const json& one) { return one["name"] == kind.name; });
     ASSERT_NE(row, tensors.end()) << kind.name;
     EXPECT_EQ((*row)["ops"], 1) << kind.name;
+    EXPECT_EQ((*row)["operation"], kind.name);
     if ((*row)["name"] == "reduce_scatter") {
       EXPECT_EQ((*row)["state_of"], "reduce_scatter");
     }

@@ -75,6 +75,7 @@ TEST_F(OpLedgerTest, ATensorsFiguresSayWhereItsTimeWent) {
   node.ledger.count(op, kWell);
   const TensorLaneStats& stats = tensor->lanes[0];
   EXPECT_EQ(stats.ops.load(), 1u);
+  EXPECT_EQ(stats.kind.load(), static_cast<std::uint16_t>(shm::OpKind::all_reduce));
   EXPECT_EQ(stats.bytes_raw.load(), 4000u);
   EXPECT_EQ(stats.bytes_sent.load(), 500u);
   EXPECT_EQ(stats.wait_ns.load(), 400u);

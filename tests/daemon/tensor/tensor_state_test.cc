@@ -57,6 +57,16 @@ TEST(TensorTotals, CountAnOpOnceForAllLanes) {
   EXPECT_EQ(total(state).ops, 6u);
 }
 
+TEST(TensorTotals, NameTheKindOfTheLastOp) {
+  TensorState state(3);
+  EXPECT_EQ(total(state).kind, 0) << "there was none";
+  state.lanes[0].ops = 4;
+  state.lanes[0].kind = 1;
+  state.lanes[1].ops = 6;
+  state.lanes[1].kind = 7;
+  EXPECT_EQ(total(state).kind, 7) << "of the lane that is ahead";
+}
+
 TEST(TensorTotals, RatiosAreOfWhatThereIs) {
   TensorTotals totals;
   EXPECT_EQ(totals.ratio(), 1.0);
