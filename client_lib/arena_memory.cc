@@ -111,15 +111,15 @@ CopyPlaces places_of(const plan::Range& input, const plan::Range& output) noexce
 }  // namespace
 
 Status ArenaMemory::place_copies(const OpRequest& request, Op& op) {
-  // Or there is none.
-  const auto is_placed = [&](const void* memory, std::uint64_t bytes, Place& at) {
-    const auto place = bytes == 0 ? Place{} : locate(request, memory, bytes);
-    at = place.value_or(Place{});
-    return place.has_value();
+  // Memory without bytes has no place and needs none.
+  const auto place = [&](const void* memory, std::uint64_t bytes, Place& at) {
+    const auto found = bytes == 0 ? Place{} : locate(request, memory, bytes);
+    at = found.value_or(Place{});
+    return found.has_value();
   };
   const plan::Extents& extents = op.extents;
-  const bool input_outside = !is_placed(request.input, op.input_bytes, op.input_at);
-  const bool output_outside = !is_placed(request.output, op.output_bytes, op.output_at);
+  const bool input_outside = !place(request.input, op.input_bytes, op.input_at);
+  const bool output_outside = !place(request.output, op.output_bytes, op.output_at);
   if (request.has_blocks() && (input_outside || output_outside)) {
     return fail(Errc::invalid_argument,
                 "the slots of blocks must lie in memory of tern_alloc or tern_region_create");

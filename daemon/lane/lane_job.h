@@ -137,7 +137,7 @@ class ActiveJobs {
     std::uint64_t all = 0;
     const std::uint32_t used = used_.load(std::memory_order_relaxed);
     for (std::uint32_t i = 0; i < used; ++i) all |= lanes_[i].jobs.load(std::memory_order_relaxed);
-    return (all & (all - 1)) != 0;
+    return has_several_bits(all);
   }
 
  private:

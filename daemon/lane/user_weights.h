@@ -12,6 +12,9 @@
 
 namespace tern::daemon {
 
+// In each round: to count bits is a call on processors of which no instruction for it is asked.
+constexpr bool has_several_bits(std::uint64_t bits) noexcept { return (bits & (bits - 1)) != 0; }
+
 class UserWeights {
  public:
   struct Job {
@@ -35,7 +38,7 @@ class UserWeights {
   }
 
   // Two that are taken for one share as jobs of one user do.
-  bool several_users() const noexcept { return (users_ & (users_ - 1)) != 0; }
+  bool several_users() const noexcept { return has_several_bits(users_); }
 
   // What the job has of `count`. One that has not been added has at most what it weighs against all
   // users.

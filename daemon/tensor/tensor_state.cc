@@ -7,8 +7,11 @@ TensorTotals total(const TensorState& state) noexcept {
   double input = 0, residual = 0;
   for (const auto& lane : state.lanes) {
     const auto read = [](const auto& value) { return value.load(std::memory_order_relaxed); };
-    // Every lane that has chunks of the tensor sees every op.
-    totals.ops = std::max(totals.ops, read(lane.ops));
+    // Every lane that has chunks of the tensor sees every op. One that is behind knows less.
+    if (const std::uint64_t ops = read(lane.ops); ops > totals.ops) {
+      totals.ops = ops;
+      totals.kind = read(lane.kind);
+    }
     totals.bytes_raw += read(lane.bytes_raw);
     totals.bytes_sent += read(lane.bytes_sent);
     totals.encode_ns += read(lane.encode_ns);
@@ -18,8 +21,6 @@ TensorTotals total(const TensorState& state) noexcept {
     totals.wait_ns += read(lane.wait_ns);
     totals.raw_fallbacks += read(lane.raw_fallbacks);
     totals.resets += read(lane.resets);
-    // A lane that is behind, or has no chunks of it, says less than the others.
-    if (read(lane.ops) == totals.ops && totals.ops != 0) totals.kind = read(lane.kind);
     input += read(lane.input_energy);
     residual += read(lane.residual_energy);
   }

@@ -57,6 +57,16 @@ TEST_F(ArenaMemoryTest, WhatLiesInsideIsNotCopied) {
   ASSERT_TRUE(place(arena.data(), arena.data() + 64, 64, 64));
   EXPECT_EQ(op.input_copy, kNoOffset);
   EXPECT_EQ(op.output_copy, kNoOffset);
+  EXPECT_EQ(op.input_at.offset, 0u);
+  EXPECT_EQ(op.output_at.offset, 64u);
+}
+
+TEST_F(ArenaMemoryTest, WhatIsCopiedIsWhereItsCopyIs) {
+  ASSERT_TRUE(memory.allocate(64));
+  ASSERT_TRUE(place(outside.data(), arena.data(), 128, 64));
+  EXPECT_EQ(op.input_at.region, 0u);
+  EXPECT_EQ(op.input_at.offset, 64u);
+  EXPECT_EQ(op.output_at.offset, 0u);
 }
 
 TEST_F(ArenaMemoryTest, OneCopyServesInputAndOutput) {

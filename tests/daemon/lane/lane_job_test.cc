@@ -143,5 +143,12 @@ TEST(ActiveJobs, TwoOnDifferentLanesShareTheNode) {
   EXPECT_FALSE(jobs.several());
 }
 
+TEST(ActiveJobs, AreSeenOfAllLanesWhicheverSpeaksFirst) {
+  ActiveJobs jobs;
+  jobs.publish(15, 2);
+  jobs.publish(0, 1);
+  EXPECT_TRUE(jobs.several());
+}
+
 }  // namespace
 }  // namespace tern::daemon

@@ -64,6 +64,8 @@ TEST(TensorTotals, NameTheKindOfTheLastOp) {
   state.lanes[0].kind = 1;
   state.lanes[1].ops = 6;
   state.lanes[1].kind = 7;
+  state.lanes[2].ops = 4;
+  state.lanes[2].kind = 1;
   EXPECT_EQ(total(state).kind, 7) << "of the lane that is ahead";
 }
 
