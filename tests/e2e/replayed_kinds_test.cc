@@ -3,8 +3,6 @@
 
 #include <gtest/gtest.h>
 
-#include <filesystem>
-#include <fstream>
 #include <future>
 #include <memory>
 #include <random>
@@ -12,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "tests/e2e/choice_directories.h"
 #include "tests/e2e/ranks_on_nodes.h"
 
 namespace tern::e2e {
@@ -29,14 +28,7 @@ class ReplayedKinds : public testing::TestWithParam<ReplayedKind> {
  protected:
   ReplayedKinds()
       : cluster_(2, {"--chunk-bytes", "64KiB", "--lanes", "2", "--state-ttl", "0s"},
-                 {{"--choice-directory", logs_of(0)}, {"--choice-directory", logs_of(1)}}) {}
-
-  // Before the cluster has a folder: a fixed place of each node's own.
-  std::string logs_of(int node) {
-    std::string path = folder_.path() + "/logs" + std::to_string(node);
-    std::filesystem::create_directory(path);
-    return path;
-  }
+                 logs_.options()) {}
 
   // The outputs of all steps, rank 0's first, of a group that is there for them.
   std::vector<std::vector<float>> steps(const std::string& recipe) {
@@ -79,46 +71,34 @@ class ReplayedKinds : public testing::TestWithParam<ReplayedKind> {
     return outputs;
   }
 
-  // The log of the only group so far, as a name for recipe=replay:. Empty if there is none.
-  std::string only_log() {
-    std::string name;
-    for (const auto& entry : std::filesystem::directory_iterator(logs_of(0))) {
-      EXPECT_TRUE(name.empty()) << "more than one log";
-      name = entry.path().filename().string();
-    }
-    const std::string end = "-0.log";
-    if (!name.ends_with(end)) return "";
-    return name.substr(0, name.size() - end.size());
-  }
-
   // Raw at first, and from use 5 on with loss.
-  void write_logs(const std::string& name) {
-    for (int node = 0; node < 2; ++node) {
-      std::ofstream log(logs_of(node) + "/" + name + "-" + std::to_string(node) + ".log");
-      log << "tern-choices 1\ncut 3\n";
-      for (const char* lane : {"0", "1"}) {
-        log << "op t 0 " << lane << " 0 raw raw\n"
-            << "op t " << kFirstLossy << " " << lane << " 0 3lc:s=1 3lc:s=1\n";
-      }
+  static std::string lossy_later() {
+    std::string records;
+    for (const char* lane : {"0", "1"}) {
+      records.append("op t 0 ").append(lane).append(" 0 raw raw\n");
+      records.append("op t ").append(std::to_string(kFirstLossy)).append(" ").append(lane);
+      records.append(" 0 3lc:s=1 3lc:s=1\n");
     }
+    return records;
   }
 
   static constexpr std::size_t kFirstLossy = 5;
-  TemporaryFolder folder_;
+  ChoiceDirectories logs_;
   Cluster cluster_;
 };
 
+// How much is lost the tuner decides; AreSentAsTheLogSays has loss for sure.
 TEST_P(ReplayedKinds, GiveTheSameBitsAsWhenTheyWereChosen) {
   ASSERT_TRUE(cluster_.running());
   const auto first = steps("auto");
   // It is closed with the group, by a thread that writes files.
-  ASSERT_TRUE(eventually([&] { return !only_log().empty(); }));
-  EXPECT_TRUE(steps("replay:" + only_log()) == first);
+  ASSERT_TRUE(eventually([&] { return !logs_.only_log().empty(); }));
+  EXPECT_TRUE(steps("replay:" + logs_.only_log()) == first);
 }
 
 TEST_P(ReplayedKinds, AreSentAsTheLogSays) {
   ASSERT_TRUE(cluster_.running());
-  write_logs("lossy");
+  logs_.write("lossy", lossy_later());
   const auto exact = steps("raw"), first = steps("replay:lossy");
   EXPECT_TRUE(steps("replay:lossy") == first);
   for (std::size_t step = 0; step < kSteps; ++step) {

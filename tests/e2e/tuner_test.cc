@@ -4,12 +4,12 @@
 #include <gtest/gtest.h>
 
 #include <cstdlib>
-#include <filesystem>
 #include <fstream>
 #include <sstream>
 #include <string>
 #include <vector>
 
+#include "tests/e2e/choice_directories.h"
 #include "tests/e2e/rank_process.h"
 #include "tests/rounds.h"
 
@@ -23,14 +23,7 @@ class Tuner : public ::testing::Test {
 
   explicit Tuner(const std::string& state_ttl = "0s")
       : cluster(2, {"--chunk-bytes", "64KiB", "--lanes", "2", "--state-ttl", state_ttl},
-                {{"--choice-directory", logs_of(0)}, {"--choice-directory", logs_of(1)}}) {}
-
-  // Before the cluster has a folder: a fixed place of each node's own.
-  std::string logs_of(int node) {
-    std::string path = folder.path() + "/logs" + std::to_string(node);
-    std::filesystem::create_directory(path);
-    return path;
-  }
+                logs.options()) {}
 
   void begin(const std::string& what, const std::vector<int>& ranks_per_node = {2, 1}) {
     ASSERT_TRUE(cluster.running());
@@ -63,27 +56,7 @@ class Tuner : public ::testing::Test {
     return sums;
   }
 
-  // The log of the only group so far, as a name for recipe=replay:.
-  std::string only_log() {
-    std::string name;
-    for (const auto& entry : std::filesystem::directory_iterator(logs_of(0))) {
-      EXPECT_TRUE(name.empty()) << "more than one log";
-      name = entry.path().filename().string();
-    }
-    const std::string end = "-0.log";
-    EXPECT_GT(name.size(), end.size());
-    return name.substr(0, name.size() - end.size());
-  }
-
-  void write_logs(const std::string& name, const std::string& records) {
-    for (int node = 0; node < 2; ++node) {
-      std::ofstream(logs_of(node) + "/" + name + "-" + std::to_string(node) + ".log")
-          << "tern-choices 1\ncut 3\n"
-          << records;
-    }
-  }
-
-  TemporaryFolder folder;
+  ChoiceDirectories logs;
   std::string elements = count();
   Cluster cluster;
   Ranks ranks;
@@ -203,7 +176,7 @@ TEST_F(Tuner, HasDeltasToo) {
 TEST_F(Tuner, ItsLogGivesTheSameBitsAgain) {
   begin("recipe=auto");
   const auto first = steps(40);
-  const std::string log = only_log();
+  const std::string log = logs.only_log();
   ranks = Ranks();
   begin("recipe=replay:" + log);
   EXPECT_EQ(steps(40), first);
@@ -229,7 +202,7 @@ TEST_F(Tuner, ALogOfASmallTensorGivesTheSameBitsAgain) {
   })) << reason(1);
   // Who leads goes on choosing, though it sends as it has said before.
   EXPECT_FALSE(follows(0)) << reason(0);
-  const std::string log = only_log();
+  const std::string log = logs.only_log();
   ranks = Ranks();
   begin("recipe=replay:" + log);
   EXPECT_EQ(steps(static_cast<int>(first.size())), first);
@@ -242,7 +215,7 @@ TEST_F(Tuner, ALogOfASmallTensorGivesTheSameBitsAgain) {
     records.append("op t 0 ").append(lane).append(" 0 raw raw\n");
     records.append("op t 2 ").append(lane).append(" 0 3lc:s=1 3lc:s=1\n");
   }
-  write_logs("mixed", records);
+  logs.write("mixed", records);
   std::vector<std::string> mixed;
   for (int run = 0; run < 2; ++run) {
     ranks = Ranks();
@@ -254,7 +227,7 @@ TEST_F(Tuner, ALogOfASmallTensorGivesTheSameBitsAgain) {
     EXPECT_EQ(sums, mixed);
   }
   // A log of a daemon that did not know of blocks in announcements.
-  write_logs("old", "op t 0 0 0 3lc:s=1 3lc:s=1\n");
+  logs.write("old", "op t 0 0 0 3lc:s=1 3lc:s=1\n");
   const auto replies =
       ranks.ask_all("declare group=g name=u role=gradient count=4000 recipe=replay:old");
   EXPECT_NE(replies[0].text.find("the setting eager_form of a node decides"), std::string::npos)
@@ -267,7 +240,7 @@ TEST_F(Tuner, NodesSendAsTheFirstOfThemChooses) {
   cluster[0].ternctl({"policy", "t lossless"});
   begin("");
   const auto last_choice = [this](int node) {
-    std::ifstream log(logs_of(node) + "/" + only_log() + "-" + std::to_string(node) + ".log");
+    std::ifstream log(logs.of(node) + "/" + logs.only_log() + "-" + std::to_string(node) + ".log");
     std::string last;
     for (std::string line; std::getline(log, line);) {
       std::istringstream words(line);
@@ -311,7 +284,7 @@ TEST_F(Tuner, ReplaysWhateverALogSays) {
       records.append(std::to_string(chunk)).append(" ef(int:bits=8)\n");
     }
   }
-  write_logs("mixed", records);
+  logs.write("mixed", records);
   begin("recipe=raw");
   const auto raw = steps(9);
   ranks = Ranks();
@@ -334,7 +307,7 @@ TEST_F(Tuner, ALossIsPaidBackWhenARecipeWithoutLossFollows) {
     records.append("op t 0 ").append(lane).append(" 0 3lc:s=1 3lc:s=1\n");
     records.append("op t 5 ").append(lane).append(" 0 raw raw\n");
   }
-  write_logs("paid", records);
+  logs.write("paid", records);
   begin("recipe=replay:paid");
   for (int i = 0; i < 4; ++i) step("1");
   EXPECT_GT(std::strtod(step("1").field("of_mean").c_str(), nullptr), 1e-3);
@@ -354,8 +327,8 @@ TEST_F(TunerAcrossDeclarations, AnAdoptedResidualIsPaidBackToo) {
     lossy.append("op t 0 ").append(lane).append(" 0 3lc:s=1 3lc:s=1\n");
     calm.append("op t 0 ").append(lane).append(" 0 raw raw\n");
   }
-  write_logs("lossy", lossy);
-  write_logs("calm", calm);
+  logs.write("lossy", lossy);
+  logs.write("calm", calm);
   begin("recipe=raw");
   const std::string truth = step("1").field("crc");
   ranks = Ranks();
@@ -368,9 +341,9 @@ TEST_F(TunerAcrossDeclarations, AnAdoptedResidualIsPaidBackToo) {
 }
 
 TEST_F(Tuner, AnswersALogThatDoesNotFit) {
-  write_logs("alien", "op t 0 7 0 raw raw\n");
-  write_logs("broken", "op t zero 0 0 raw raw\n");
-  write_logs("strange", "op t 0 0 0 raw ef(onebit)\n");
+  logs.write("alien", "op t 0 7 0 raw raw\n");
+  logs.write("broken", "op t zero 0 0 raw raw\n");
+  logs.write("strange", "op t 0 0 0 raw ef(onebit)\n");
   ASSERT_TRUE(cluster.running());
   ranks = Ranks(cluster, {1, 1});
   ASSERT_EQ(ranks.join("g", ""), "");
