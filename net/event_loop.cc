@@ -45,6 +45,11 @@ void EventLoop::Impl::begin_waits() {
   waiters.clear();
 }
 
+void EventLoop::Impl::begin_doorbell_waits() {
+  for (const auto& doorbell : rung) doorbell->wait();
+  rung.clear();
+}
+
 Status EventLoop::Impl::Watched::open(Fd fd) {
   boost::system::error_code error;
   descriptor_.assign(fd.get(), error);
@@ -67,9 +72,10 @@ void EventLoop::Impl::Watched::wait() {
 void EventLoop::Impl::Watched::on_event() {
   if (is_doorbell_) {
     has_rung_ = loop_.has_event = true;
-  } else if (is_readable(fd())) {
-    call_();
+    loop_.rung.push_back(shared_from_this());
+    return;
   }
+  if (is_readable(fd())) call_();
   if (!removed_) loop_.wait_later(shared_from_this());
 }
 
@@ -90,7 +96,7 @@ int EventLoop::poll() {
     impl_->since = Impl::Since::skipped_poll;
     return 0;
   }
-  impl_->since = Impl::Since::poll;
+  const bool left_doorbells = impl_->since == Impl::Since::poll_that_left_doorbells;
   std::optional<TimeSlice> slice;
   if (clock_ != nullptr) slice.emplace(*clock_, longest_poll_ns_);
   int handlers = 0;
@@ -100,6 +106,14 @@ int EventLoop::poll() {
   }
   // Last, so that their events are for the next poll: more has come by then, and is read at once.
   impl_->begin_waits();
+  // A doorbell's wait costs two system calls: what this poll has brought is worked off before. Not
+  // twice in a row, or who works all the time would never hear of a ring.
+  if (handlers > 0 && !impl_->rung.empty() && !left_doorbells) {
+    impl_->since = Impl::Since::poll_that_left_doorbells;
+  } else {
+    impl_->since = Impl::Since::poll;
+    impl_->begin_doorbell_waits();
+  }
   return handlers;
 }
 
@@ -114,6 +128,7 @@ int EventLoop::wait(std::uint64_t timeout_ns) {
   const auto timeout = std::chrono::nanoseconds(std::min(timeout_ns, kLongest));
   // This drains: a thread that has said that it sleeps must look again.
   impl_->begin_waits();
+  impl_->begin_doorbell_waits();
   if (std::exchange(impl_->since, Impl::Since::poll) != Impl::Since::poll) return 0;
   impl_->has_event = false;
   const int handlers = static_cast<int>(impl_->io.run_one_for(timeout));

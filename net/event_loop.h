@@ -30,7 +30,7 @@ class EventLoop {
   // Returns the number of handlers run. Others of the same moment are for the next poll(). After a
   // doorbell or a TCP connection that is the second from here: the first asks nobody, so that the
   // event is worked off before. A wait() before the second returns 0 at once, so that the thread
-  // looks again.
+  // looks again; and so does one after a poll() that has run handlers and left a doorbell undrained.
   int wait(std::uint64_t timeout_ns);
   // From any thread: ends the current or next wait().
   void wake() noexcept;
@@ -38,8 +38,8 @@ class EventLoop {
   // the handle that this answers. io_error if fd is empty or the kernel cannot watch it.
   Result<std::uint64_t> watch(Fd fd, std::function<void()> readable);
   // The same of a descriptor that says nothing but that somebody has rung: `drain` is called when
-  // what it has ended the sleep for is done, before the loop looks or sleeps again. A call may also
-  // come for nothing.
+  // what it has ended the sleep for is done, and before the loop sleeps again. A call may also come
+  // for nothing.
   Result<std::uint64_t> watch_doorbell(Fd fd, std::function<void()> drain);
   void unwatch(std::uint64_t handle);
 

@@ -128,7 +128,38 @@ TEST(EventLoop, AWaitLeavesTheOtherEventsToThePolls) {
   EXPECT_EQ(loop.poll(), 0);
   EXPECT_EQ(drained, 0u);
   EXPECT_EQ(loop.poll(), 2);
+  EXPECT_EQ(loop.poll(), 0);
   EXPECT_EQ(drained, 3u);
+}
+
+// A poll that has brought something leaves the doorbell undrained, as its wait() did; the next one
+// drains it, whatever it brings.
+TEST(EventLoop, APollThatRunsHandlersLeavesTheDoorbellsToTheNext) {
+  EventLoop loop;
+  Doorbell bell(loop);
+  const Fd always(::eventfd(1, EFD_NONBLOCK));
+  ASSERT_EQ(loop.wait(kLong), 1);
+  ASSERT_TRUE(loop.watch(duplicate(always.get()), [] {}));
+  EXPECT_EQ(loop.poll(), 0);
+  EXPECT_EQ(loop.poll(), 1);
+  EXPECT_EQ(bell.drained, 0u);
+  EXPECT_EQ(loop.poll(), 1);
+  EXPECT_EQ(bell.drained, 1u);
+}
+
+TEST(EventLoop, AWaitThatDrainsWhatAPollHasLeftDoesNotSleep) {
+  EventLoop loop;
+  Doorbell bell(loop);
+  const Fd other(::eventfd(1, EFD_NONBLOCK));
+  ASSERT_EQ(loop.wait(kLong), 1);
+  ASSERT_TRUE(loop.watch(duplicate(other.get()), [&other] { drain(other.get()); }));
+  EXPECT_EQ(loop.poll(), 0);
+  EXPECT_EQ(loop.poll(), 1);
+  bell.ring();
+  EXPECT_EQ(loop.wait(kLong), 0);
+  EXPECT_EQ(bell.drained, 2u);
+  bell.ring();
+  EXPECT_EQ(loop.wait(kLong), 1);
 }
 
 // Nothing is skipped for an event whose callback has seen to it.
