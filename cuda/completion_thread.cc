@@ -111,7 +111,11 @@ void CompletionThread::advance(Operation& operation, Stage stage) {
       return on_decoded(operation);
     case Stage::draining:
       return parts_.table.forget(operation);
-    default:
+    case Stage::free:
+    case Stage::enqueuing:
+    case Stage::submitting:
+    case Stage::reducing:
+    case Stage::ended:
       return;  // it was given up before the note came
   }
 }
@@ -254,7 +258,11 @@ void CompletionThread::fail_all_for(const Error& error) {
       case Stage::draining:
         parts_.table.forget(operation);
         break;
-      default:
+      case Stage::free:
+      case Stage::enqueuing:
+      case Stage::submitting:
+      case Stage::reducing:
+      case Stage::ended:
         break;
     }
   }

@@ -52,9 +52,13 @@ Errc hello_error_code(HelloError error) noexcept {
       return Errc::version_mismatch;
     case HelloError::bad_payload_crc:
       return Errc::corrupt_data;
-    default:
+    case HelloError::wrong_kind:
+    case HelloError::wrong_size:
+    case HelloError::reserved_not_zero:
+    case HelloError::bad_value:
       return Errc::protocol_error;
   }
+  return Errc::protocol_error;
 }
 
 ParsedHello parse_hello(const FrameHeader& header, std::span<const std::byte> payload) noexcept {

@@ -61,9 +61,22 @@ bool valid(const Params& params) noexcept {
         return params.bits >= 1 && params.bits <= 23;
       case Kind::lloyd:
         return params.bits >= 1 && params.bits <= 6;
-      default:
+      case Kind::bf16:
+      case Kind::fp16:
+      case Kind::fp8_e4m3:
+      case Kind::fp8_e5m2:
+      case Kind::mxfp4:
+      case Kind::mxfp8_e4m3:
+      case Kind::mxfp8_e5m2:
+      case Kind::natural:
+      case Kind::onebit:
+      case Kind::qsgd:
+      case Kind::raw:
+      case Kind::terngrad:
+      case Kind::threelc:
         return params.bits == 0;
     }
+    return false;
   }();
   const bool levels_in =
       params.kind == Kind::qsgd ? params.levels >= 1 && params.levels <= 127 : params.levels == 0;

@@ -16,9 +16,10 @@ const Implementation* find(Kind kind) noexcept {
     case Kind::randk:
     case Kind::blocksparse:
       return &kStrata;
-    default:
-      return nullptr;
+    case Kind::none:
+      break;
   }
+  return nullptr;
 }
 
 const Implementation& implementation(Kind kind) noexcept {

@@ -113,9 +113,16 @@ std::string number_text(const Setting& setting, std::uint64_t value) {
       return format_size(value);
     case SettingKind::duration:
       return format_duration(value);
-    default:
-      return fmt::format("{}", value);
+    case SettingKind::flag:
+    case SettingKind::count:
+    case SettingKind::text:
+    case SettingKind::choice:
+    case SettingKind::endpoint:
+    case SettingKind::mode:
+    case SettingKind::id_list:
+      break;
   }
+  return fmt::format("{}", value);
 }
 
 }  // namespace

@@ -94,7 +94,7 @@ BlockCompletion BlockEncoder::encode(const BlockRequest& request) {
   if (blocks_.slots(op) != nullptr) return take_block(request);
   const OpEncoding& encoding = blocks_.encoding(op);
   const ChunkPart part = blocks_.part(op, request.number);
-  if (encoding.lossy && codec::is_lossy(*request.recipe)) {
+  if (encoding.coding_by(*request.recipe) == Coding::lossy) {
     // What travels with its announcement is one part; of others every chunk has been looked through.
     if (codec::scans_tensor(encoding.recipe) && blocks_.op(op).is_eager()) scan_part(op, part);
     const Encoded encoded =
@@ -121,7 +121,7 @@ BlockCompletion BlockEncoder::encode_exact(const BlockRequest& request, bool non
   const ChunkPart part = blocks_.part(op, request.number);
   const std::size_t bytes = blocks_.bytes(op, part);
   const bool plain = values_.is_plain(op);
-  if (blocks_.encoding(op).lossless && codec::is_lossless(*request.recipe)) {
+  if (blocks_.encoding(op).coding_by(*request.recipe) == Coding::lossless) {
     if (!plain) values_.write(op, part, blocks_.scratch(1).data());
     const std::byte* const input = plain ? values_.plain(op, part) : blocks_.scratch(1).data();
     const std::uint32_t used = encode_lossless(request, {input, bytes});
@@ -139,7 +139,7 @@ BlockCompletion BlockEncoder::finish(const BlockRequest& request) {
   const OpEncoding& encoding = blocks_.encoding(op);
   const codec::Recipe& recipe = *request.recipe;
   const bool keeps_sums = blocks_.op(op).plan->keeps_sums();
-  const bool lossy = encoding.lossy && codec::is_lossy(recipe) && !keeps_sums;
+  const bool lossy = encoding.coding_by(recipe) == Coding::lossy && !keeps_sums;
   if (!lossy && !has_pending_residual(request))
     return finish_exact(request, blocks_.reduction(op), false);
 
@@ -211,7 +211,7 @@ BlockCompletion BlockEncoder::finish_exact(const BlockRequest& request, Reductio
   const ChunkPart part = blocks_.part(op, request.number);
   const std::size_t bytes = blocks_.bytes(op, part);
   const bool narrows = codec::accumulator_bytes(type) != dtype_bytes(type);
-  const bool shortens = blocks_.encoding(op).lossless && codec::is_lossless(*request.recipe) &&
+  const bool shortens = blocks_.encoding(op).coding_by(*request.recipe) == Coding::lossless &&
                         blocks_.op(op).chunks.leaves(blocks_.self(), request.number);
   std::byte* const sum = host_bytes(request.sum).data();
   std::byte* result = sum;
@@ -230,7 +230,7 @@ BlockCompletion BlockEncoder::finish_exact(const BlockRequest& request, Reductio
 
 BlockCompletion BlockEncoder::publish(const BlockRequest& request) {
   const OpId op = request.op;
-  if (blocks_.encoding(op).lossy && codec::is_lossy(*request.recipe) &&
+  if (blocks_.encoding(op).coding_by(*request.recipe) == Coding::lossy &&
       blocks_.op(op).chunks.leaves(blocks_.self(), request.number)) {
     return publish_lossy(request);
   }
@@ -274,7 +274,7 @@ BlockCompletion BlockEncoder::publish_exact(const BlockRequest& request, bool no
   const std::byte* const input = values_.moved_input(op, part);
   BlockCompletion done = elements_in(BlockForm::input, bytes, nonfinite);
   const collective::ChunkMap& chunks = blocks_.op(op).chunks;
-  if (blocks_.encoding(op).lossless && codec::is_lossless(*request.recipe) &&
+  if (blocks_.encoding(op).coding_by(*request.recipe) == Coding::lossless &&
       !request.block.empty() && chunks.leaves(blocks_.self(), request.number)) {
     const std::uint32_t used = encode_lossless(request, {input, bytes});
     if (used != 0) done = elements_in(BlockForm::encoded, used);

@@ -42,7 +42,6 @@ class BlockEncoder {
   BlockCompletion finish_exact(const BlockRequest& request, Reduction how, bool nonfinite);
   BlockCompletion finish_lossy(const BlockRequest& request, std::span<const float> sum,
                                float state_scale);
-  BlockCompletion finish_lossless(const BlockRequest& request, std::span<const std::byte> result);
 
   // ---- Codecs. What they write goes to request.block. ----
   struct LossyInput {

@@ -17,6 +17,9 @@
 
 namespace tern::daemon {
 
+// What is made of a chunk's elements before they travel.
+enum class Coding : std::uint8_t { none, lossless, lossy };
+
 // How the blocks of an op may be encoded, whatever each of them comes out as.
 struct OpEncoding {
   codec::Recipe recipe;
@@ -24,6 +27,12 @@ struct OpEncoding {
   bool lossless = false;           // blocks may be shorter, bit for bit
   TensorTuning* tuning = nullptr;  // not null: the tuner chooses among what both of these allow
   float state_scale = 1.0f;
+
+  // Of a block whose recipe is this one: the op's, or what the tuner has chosen for the block.
+  Coding coding_by(const codec::Recipe& chosen) const noexcept {
+    if (lossy && codec::is_lossy(chosen)) return Coding::lossy;
+    return lossless && codec::is_lossless(chosen) ? Coding::lossless : Coding::none;
+  }
 };
 
 // Of one local rank.
