@@ -5,6 +5,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <span>
 
 #include "base/check.h"
 #include "plan/all_gather.h"
@@ -29,6 +30,10 @@ inline constinit std::array<const Plan*, kMaxPlans> plans{
     &kGather,    &kScatter,   &kAllToAll, &kSend,   &kRecv};
 inline constinit std::size_t count = 11;
 }  // namespace table
+
+inline std::span<const Plan* const> known() noexcept {
+  return std::span(table::plans).first(table::count);
+}
 
 // Null for a number that is no plan's.
 inline const Plan* find(std::uint16_t number) noexcept {

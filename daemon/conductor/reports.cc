@@ -413,15 +413,26 @@ nlohmann::json Reports::counters() const {
   for (const auto& row : conductor_counters()) {
     add(row.text, ((*of_.outlets.counters).*row.value).load(std::memory_order_relaxed));
   }
-  for (const auto& row : lane_counters()) {
+  const auto add_lanes = [&](const counters::CounterText& text, auto value_of) {
     std::uint64_t sum = 0;
     nlohmann::json of_lanes = nlohmann::json::array();
     for (const Lane* lane : lanes_) {
-      of_lanes.push_back((lane->counters().*row.value).load(std::memory_order_relaxed));
-      sum += of_lanes.back().get<std::uint64_t>();
+      const std::uint64_t value = value_of(*lane);
+      of_lanes.push_back(value);
+      sum += value;
     }
-    add(row.text, sum);
-    rows[std::string(row.text.name)]["lanes"] = std::move(of_lanes);
+    add(text, sum);
+    rows[std::string(text.name)]["lanes"] = std::move(of_lanes);
+  };
+  for (const auto& row : lane_counters()) {
+    add_lanes(row.text, [&row](const Lane& lane) {
+      return (lane.counters().*row.value).load(std::memory_order_relaxed);
+    });
+  }
+  for (std::size_t i = 0; i < kind_counters().size(); ++i) {
+    const std::uint16_t kind = plan::known()[i]->number;
+    add_lanes(kind_counters()[i],
+              [kind](const Lane& lane) { return lane.kinds().succeeded(kind); });
   }
   if (of_.tuning != nullptr) {
     const auto values = of_.tuning->counter_values();

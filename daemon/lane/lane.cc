@@ -69,8 +69,9 @@ Lane::~Lane() {
   resources_.memory.untell(transport_);
 }
 
-void Lane::count_in(LaneCounters& counters) {
+void Lane::count_in(LaneCounters& counters, std::span<std::uint64_t> kinds) {
   resources_.counters = &counters;
+  resources_.kinds.count_in(kinds);
   resources_.clients.count_in(counters);
   turns_.count_in(counters);
 }
@@ -348,16 +349,12 @@ int Lane::settle_groups(std::uint64_t now_ns, bool timer) {
       ++i;
       continue;
     }
-    remove(*group);
+    group->detach();
+    groups_.remove(*group);
+    resources_.reports.report(event::GroupRemoved{group});
     ++work;
   }
   return work;
-}
-
-void Lane::remove(LaneGroup& group) {
-  group.detach();
-  groups_.remove(group);
-  resources_.reports.report(event::GroupRemoved{&group});
 }
 
 void Lane::publish_gauges() {

@@ -10,6 +10,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <span>
 #include <vector>
 
 #include "base/clock.h"
@@ -45,7 +46,7 @@ class Lane final : private FrameSink, private EntrySink {
   // Who encodes and decodes. Without it this processor does, at once.
   void set_executor(BlockExecutor& executor) { resources_.executor = &executor; }
   // Where the lane counts: memory that others read after the daemon's death too.
-  void count_in(LaneCounters& counters);
+  void count_in(LaneCounters& counters, std::span<std::uint64_t> kinds);
   // What all lanes of the node know together.
   void share(ActiveJobs& jobs) { sharing_.share(jobs); }
 
@@ -66,6 +67,7 @@ class Lane final : private FrameSink, private EntrySink {
   CommandRing& commands() { return *commands_; }
   EventRing& events() { return resources_.reports.ring(); }
   const LaneCounters& counters() const { return *resources_.counters; }
+  const KindCounters& kinds() const { return resources_.kinds; }
   TraceRing& trace() { return resources_.trace; }
   const LaneSettings& settings() const { return resources_.settings; }
   // How long each do_work() took.
@@ -105,7 +107,6 @@ class Lane final : private FrameSink, private EntrySink {
   int run_groups(std::uint64_t now_ns);
   int settle(std::uint64_t now_ns);  // clients, groups, links and ranks that can be let go
   int settle_groups(std::uint64_t now_ns, bool timer);
-  void remove(LaneGroup& group);
   void publish_gauges();
   void drop_idle_pages(std::uint64_t now_ns);
 

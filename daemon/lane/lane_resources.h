@@ -7,6 +7,7 @@
 #include "daemon/lane/codec_room.h"
 #include "daemon/lane/event_reports.h"
 #include "daemon/lane/frame_memory.h"
+#include "daemon/lane/kind_counters.h"
 #include "daemon/lane/lane_clients.h"
 #include "daemon/lane/lane_settings.h"
 #include "daemon/lane/trace_ring.h"
@@ -55,7 +56,8 @@ struct LaneResources {
   WireTrace wire_trace;
   LaneCounters own_counters;
   LaneCounters* counters = &own_counters;  // perhaps memory that others read after our death
-  Shadow* shadow = nullptr;                // where samples of tensors go; null: nowhere
+  KindCounters kinds;
+  Shadow* shadow = nullptr;  // where samples of tensors go; null: nowhere
   HostExecutor host_executor;
   BlockExecutor* executor = &host_executor;
 };

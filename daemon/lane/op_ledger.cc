@@ -17,7 +17,9 @@ void OpLedger::count(OpId op, const Ending& ending) {
   bump(counters.codec_ns, stats.encode_ns + stats.decode_ns);
   if (core_.resources().trace.on()) trace(op, ending);
   if (ended.submitted != 0) {
-    bump(ending.code == Errc::ok ? counters.ops_completed : counters.ops_failed, std::uint64_t{1});
+    const bool succeeded = ending.code == Errc::ok;
+    bump(succeeded ? counters.ops_completed : counters.ops_failed, std::uint64_t{1});
+    if (succeeded) core_.resources().kinds.count(ended.plan->number);
   }
   if (data.tensor == nullptr) return;
   // Lossless codecs keep nothing of what is reduced.

@@ -11,6 +11,7 @@ void write_down(GroupCore& core, LaneGroup& group, const collective::Pass& pass,
   LaneCounters& counters = *core.resources().counters;
   bump(pass.outcome.code == Errc::ok ? counters.ops_completed : counters.ops_failed,
        std::uint64_t{1});
+  if (pass.outcome.code == Errc::ok) core.resources().kinds.count(pass.what.kind);
   OpRecord record;
   record.kind = pass.what.kind;
   record.sequence = envelope.tag;

@@ -2,8 +2,11 @@
 
 #include <algorithm>
 #include <array>
+#include <string>
 
+#include "counters/kind_names.h"
 #include "counters/turn_bounds.h"
+#include "plan/plans.h"
 
 namespace tern::daemon {
 namespace {
@@ -230,10 +233,32 @@ std::span<const CounterRow<ConductorCounters>> conductor_counters() { return kOf
 std::span<const CounterRow<LaneCounters>> lane_counters() { return kOfLanes; }
 std::span<const CounterText> tuner_counters() { return kOfTuner; }
 
+std::span<const CounterText> kind_counters() {
+  struct Table {
+    Table() {
+      const auto plans = plan::known();
+      words.reserve(2 * plans.size());  // the texts are views of these
+      for (const plan::Plan* const plan : plans) {
+        const std::string& name = words.emplace_back(counters::kind_counter_name(plan->name));
+        const std::string& help = words.emplace_back(
+            std::string(plan->name) + " operations that succeeded, per lane they ran on");
+        texts.push_back({name, "1", help});
+      }
+    }
+    std::vector<std::string> words;
+    std::vector<CounterText> texts;
+  };
+  static const Table kTable;
+  return kTable.texts;
+}
+
 std::vector<counters::Block> counter_blocks(std::uint32_t lanes) {
   counters::Block of_tuner;
   of_tuner.texts.assign(kOfTuner.begin(), kOfTuner.end());
-  return {block_of(kOfConductor, 1), of_tuner, block_of(kOfLanes, lanes)};
+  counters::Block of_kinds;
+  of_kinds.texts.assign(kind_counters().begin(), kind_counters().end());
+  of_kinds.instances = lanes;
+  return {block_of(kOfConductor, 1), of_tuner, block_of(kOfLanes, lanes), of_kinds};
 }
 
 }  // namespace tern::daemon

@@ -39,9 +39,11 @@ std::span<const CounterRow<ConductorCounters>> conductor_counters();
 std::span<const CounterRow<LaneCounters>> lane_counters();
 // Those of the tuner, which come from its own parts: Tuning::counter_values().
 std::span<const counters::CounterText> tuner_counters();
+// Those of KindCounters, in the order of plan::known(). Valid as long as the process.
+std::span<const counters::CounterText> kind_counters();
 
 // Blocks of the counters file.
-inline constexpr std::size_t kConductorBlock = 0, kTunerBlock = 1, kLaneBlock = 2;
+inline constexpr std::size_t kConductorBlock = 0, kTunerBlock = 1, kLaneBlock = 2, kKindBlock = 3;
 std::vector<counters::Block> counter_blocks(std::uint32_t lanes);
 
 // Counters made in words of the counters file.

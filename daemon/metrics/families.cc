@@ -8,11 +8,13 @@
 #include <string>
 #include <utility>
 
+#include "counters/kind_names.h"
 #include "counters/turn_bounds.h"
 
 namespace tern::daemon {
 namespace {
 
+using counters::kind_of_counter;
 using counters::kTurnBounds;
 using counters::kTurnThreads;
 using counters::turn_sum_name;
@@ -58,6 +60,9 @@ constexpr Metric kOfTurns[] = {
     {"", "tern_lane_turn_seconds", MetricType::Histogram, 1e-9,
      "How long a lane's turns took, less what it waited for a processor."},
 };
+
+constexpr Metric kOfKinds{"value", "tern_operations_total", MetricType::Counter, 1,
+                          "Operations of a kind that succeeded, per lane they ran on."};
 
 constexpr Metric kOfLinks[] = {
     {"bytes_sent", "tern_link_sent_bytes_total", MetricType::Counter, 1, "Bytes sent on a link."},
@@ -148,6 +153,21 @@ MetricFamily turn_family(std::string_view thread, const Metric& metric, const js
   return family;
 }
 
+// One series for each kind and lane.
+MetricFamily kind_family(const json& counters) {
+  MetricFamily family = family_of(kOfKinds);
+  for (const auto& [name, counter] : counters.items()) {
+    const auto kind = kind_of_counter(name);
+    if (!kind) continue;
+    const std::vector<double> values = values_of(counters, name);
+    for (std::size_t lane = 0; lane < values.size(); ++lane) {
+      add_row(family, kOfKinds, {{kOfKinds.field, values[lane]}},
+              {{"kind", std::string(*kind)}, {"lane", std::to_string(lane)}});
+    }
+  }
+  return family;
+}
+
 void add_family(std::vector<MetricFamily>& families, MetricFamily family) {
   if (!family.metric.empty()) families.push_back(std::move(family));
 }
@@ -165,10 +185,12 @@ std::vector<MetricText> metric_texts() {
   add(kCertificateExpiry);
   for (const Metric& metric : kOfLinks) add(metric);
   for (const Metric& metric : kOfTurns) add(metric);
+  add(kOfKinds);
   return texts;
 }
 
 std::string metric_name(const std::string& counter, const std::string& unit, bool only_grows) {
+  if (kind_of_counter(counter)) return kOfKinds.name;
   if (is_of_turns(counter)) return kOfTurns[counter.starts_with(kTurnThreads[0]) ? 0 : 1].name;
   constexpr std::string_view kNs = "_ns";
   const bool nanoseconds = unit == "ns" && counter.ends_with(kNs);
@@ -216,8 +238,9 @@ std::vector<MetricFamily> metric_families(const json& status, const json& links,
   for (std::size_t i = 0; i < kTurnThreads.size(); ++i) {
     add_family(families, turn_family(kTurnThreads[i], kOfTurns[i], counters));
   }
+  add_family(families, kind_family(counters));
   for (const auto& [name, counter] : counters.items()) {
-    if (is_of_turns(name)) continue;
+    if (is_of_turns(name) || kind_of_counter(name)) continue;
     const std::string unit = text_of(counter, "unit"), help = text_of(counter, "help") + ".";
     const bool only_grows = text_of(counter, "kind") != "gauge";
     const std::string full_name = metric_name(name, unit, only_grows);

@@ -18,7 +18,7 @@ struct MetricText {
 // Of all but the counters, whose own table documents them.
 std::vector<MetricText> metric_texts();
 // The metric that a counter becomes: `tern_` before it, base units, and `_total` if it only grows;
-// or the histogram that it is part of.
+// or the family or histogram that it is part of.
 std::string metric_name(const std::string& counter, const std::string& unit, bool only_grows);
 
 // From the results of `status`, LinkSeries and `counters`. A field that is missing is left out.

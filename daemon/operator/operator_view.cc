@@ -81,7 +81,8 @@ Result<std::unique_ptr<OperatorView>> OperatorView::create(const Config& config,
   view->file_ = std::move(*file);
   view->admit(access);
   for (std::uint32_t i = 0; i < around.lanes.size(); ++i) {
-    around.lanes[i]->count_in(counters_in<LaneCounters>(view->file_.words(kLaneBlock, i)));
+    around.lanes[i]->count_in(counters_in<LaneCounters>(view->file_.words(kLaneBlock, i)),
+                              view->file_.words(kKindBlock, i));
   }
   around.conductor.attach(counters_in<ConductorCounters>(view->file_.words(kConductorBlock, 0)),
                           [self = view.get()] { return self->about(); });

@@ -33,6 +33,7 @@ std::string counters_markdown() {
       "\n## Counters of lanes\n\nOne value for each lane; `ternctl counters` shows their sum.\n";
   text += kHead;
   for (const auto& row : lane_counters()) text += counter_row(row.text);
+  for (const auto& row : kind_counters()) text += counter_row(row);
   text += "\n## Counters of the tuner\n";
   text += kHead;
   for (const auto& row : tuner_counters()) text += counter_row(row);

@@ -126,6 +126,9 @@ TEST_F(EveryKindSeen, GroupsTensorsMetricsAndATraceNameIt) {
   barrier.wait();
   EXPECT_EQ(cluster_[0].counter("ops_completed") - before,
             static_cast<std::int64_t>(kinds().size()) + 1);
+  for (const SeenKind& kind : kinds()) {
+    EXPECT_EQ(cluster_[0].counter("ops_of_" + std::string(kind.name)), 1) << kind.name;
+  }
 
   const json tensors = cluster_[0].ask("tensors");
   for (const SeenKind& kind : kinds()) {

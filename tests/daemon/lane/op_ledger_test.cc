@@ -62,6 +62,8 @@ TEST_F(OpLedgerTest, AnOpCountsAsCompletedOrAsFailed) {
   node.ledger.count(badly, kBadly);
   EXPECT_EQ(counters().ops_completed.load(), 1u);
   EXPECT_EQ(counters().ops_failed.load(), 1u);
+  EXPECT_EQ(node.resources.kinds.succeeded(plan::kAllReduce.number), 1u)
+      << "what has failed is not of its kind";
 }
 
 TEST_F(OpLedgerTest, ATensorsFiguresSayWhereItsTimeWent) {

@@ -62,6 +62,8 @@ TEST_F(PassLedgerTest, ARecordSaysWhatASendWasAndHowLongItTook) {
   EXPECT_EQ(ended.code, Errc::ok);
   EXPECT_STREQ(ended.text.c_str(), "");
   EXPECT_EQ(ended.record.kind, plan::kSend.number);
+  EXPECT_EQ(node.resources.kinds.succeeded(plan::kSend.number), 1u);
+  EXPECT_EQ(node.resources.kinds.succeeded(plan::kRecv.number), 0u);
   EXPECT_EQ(ended.record.tensor, 0u);
   EXPECT_EQ(ended.record.sequence, 7u) << "the tag";
   EXPECT_EQ(ended.record.peer, 1u);

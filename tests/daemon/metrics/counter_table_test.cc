@@ -3,8 +3,11 @@
 #include <gtest/gtest.h>
 
 #include <set>
+#include <string>
 #include <string_view>
 #include <vector>
+
+#include "plan/plans.h"
 
 namespace tern::daemon {
 namespace {
@@ -23,6 +26,16 @@ void expect_order(std::span<const CounterRow<Counters>> rows) {
 TEST(CounterTable, HasTheOrderOfTheWords) {
   expect_order(conductor_counters());
   expect_order(lane_counters());
+}
+
+TEST(CounterTable, HasACounterOfEveryKindInTheOrderOfThePlans) {
+  const auto texts = kind_counters();
+  ASSERT_EQ(texts.size(), plan::known().size());
+  for (std::size_t i = 0; i < texts.size(); ++i) {
+    EXPECT_EQ(texts[i].name, std::string("ops_of_") + plan::known()[i]->name);
+  }
+  EXPECT_EQ(counter_blocks(3)[kKindBlock].texts.size(), texts.size());
+  EXPECT_EQ(counter_blocks(3)[kKindBlock].instances, 3u);
 }
 
 TEST(CounterTable, SaysOneLineAndAUnitOfEveryCounterAndNothingTwice) {

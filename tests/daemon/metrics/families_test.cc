@@ -79,7 +79,8 @@ TEST(MetricFamilies, AreAllInTheTexts) {
                     {"round_trip_us", 1.0}}};
   std::set<std::string> families, texts;
   const json counters{{"conductor_turn_ns", {{"value", 1}}},
-                      {"lane_turn_ns", {{"value", 1}, {"lanes", {1}}}}};
+                      {"lane_turn_ns", {{"value", 1}, {"lanes", {1}}}},
+                      {"ops_of_reduce", {{"value", 1}, {"lanes", {1}}}}};
   for (const auto& family : metric_families(status, peers, counters)) families.insert(family.name);
   for (const MetricText& text : metric_texts()) texts.insert(text.name);
   EXPECT_EQ(families, texts);
@@ -134,6 +135,16 @@ TEST(MetricFamilies, MakeHistogramsOfTurns) {
     EXPECT_THAT(text, HasSubstr(line));
   }
   EXPECT_EQ(text.find("turns_"), std::string::npos) << "they are no counters of their own";
+}
+
+TEST(MetricFamilies, LabelKindsOfOperationsWithThemAndTheirLane) {
+  const json counters{{"ops_of_reduce", {{"value", 5}, {"unit", "1"}, {"lanes", {2, 3}}}},
+                      {"ops_of_send", {{"value", 7}, {"unit", "1"}, {"lanes", {7, 0}}}}};
+  const std::string text = text_of(json::object(), json::array(), counters);
+  EXPECT_THAT(text, HasSubstr("# TYPE tern_operations_total counter\n"));
+  EXPECT_THAT(text, HasSubstr("tern_operations_total{kind=\"reduce\",lane=\"1\"} 3\n"));
+  EXPECT_THAT(text, HasSubstr("tern_operations_total{kind=\"send\",lane=\"0\"} 7\n"));
+  EXPECT_EQ(text.find("ops_of_"), std::string::npos) << "they are no counters of their own";
 }
 
 TEST(MetricFamilies, LeaveOutWhatIsMissing) {
