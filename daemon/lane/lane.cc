@@ -349,7 +349,7 @@ int Lane::settle_groups(std::uint64_t now_ns, bool timer) {
       ++i;
       continue;
     }
-    group->detach();
+    group->core().detach();
     groups_.remove(*group);
     resources_.reports.report(event::GroupRemoved{group});
     ++work;

@@ -1,7 +1,6 @@
 #include "daemon/lane/lane_group.h"
 
 #include <algorithm>
-#include <bit>
 #include <cstdio>
 #include <cstring>
 
@@ -11,7 +10,6 @@
 #include "daemon/lane/fail_body.h"
 #include "daemon/lane/touch_pages.h"
 #include "plan/cancel.h"
-#include "shm/sharding.h"
 
 namespace tern::daemon {
 
@@ -58,8 +56,6 @@ void LaneGroup::attach(LaneResources& resources, PeerSource& peers, LaneJob& job
   clients_.attach(resources.clients);
 }
 
-void LaneGroup::detach() { core_.detach(); }
-
 bool LaneGroup::uses_client(const LaneClient& client) const { return clients_.has(client); }
 
 void LaneGroup::forget(const LaneClient& client) { clients_.forget(client); }
@@ -82,13 +78,12 @@ void LaneGroup::submit(LaneClient& client, const shm::SubmitEntry& entry) {
   op_seen_ = true;
   LaneClients& clients = core_.resources().clients;
   const std::uint32_t local_rank = clients_.local_rank(client);
-  const std::uint32_t rank = setup().shape.ranks[core_.self()][local_rank];
   const auto named = tensors_.find(entry.tensor);
-  const Region* const input = client.region(entry.input_region);
-  const Region* const output = client.region(entry.output_region);
-  OpAdmission::Admitted admitted = admission_.admit(
-      entry,
-      {rank, client.arena, named != tensors_.end() ? named->second : nullptr, input, output});
+  const OpAdmission::Submitter submitter{
+      setup().shape.ranks[core_.self()][local_rank], client.arena,
+      named != tensors_.end() ? named->second : nullptr, client.region(entry.input_region),
+      client.region(entry.output_region)};
+  OpAdmission::Admitted admitted = admission_.admit(entry, submitter);
   if (const char* problem = admitted.checked.problem) {
     return clients.refuse(client, entry.ticket, admitted.checked.code, problem);
   }
@@ -103,8 +98,6 @@ void LaneGroup::submit(LaneClient& client, const shm::SubmitEntry& entry) {
          (admitted.body.flags & wire::kAnnounceLossy) != 0},
         entry);
   }
-  const bool is_too_new = admitted.op.slots() != nullptr && setup().shape.verify &&
-                          !core_.all_have(wire::kFeatureClientBlocks);
   if (admitted.op.encoding.lossy && admitted.checked.plan->moves() &&
       !core_.all_have(wire::kFeatureLossyMoves)) {
     admitted.lose_nothing();
@@ -114,62 +107,45 @@ void LaneGroup::submit(LaneClient& client, const shm::SubmitEntry& entry) {
   const OpId known = ops.find(key);
   const bool first = known == collective::kNoSlot || ops.op(known).submitted == 0;
   OpId op = collective::kNoSlot;
-  using Result = collective::GroupOps::SubmitResult;
-  switch (ops.on_submit(
+  const auto result = ops.on_submit(
       {local_rank, key, admitted.body, entry.priority, admitted.op.submitted_ns, admitted.counts},
-      op)) {
-    case Result::accepted:
-      break;
-    case Result::too_many:
-      return clients.refuse(client, entry.ticket, Errc::would_block,
-                            "more operations than max_ops_in_flight");
-    case Result::duplicate:
-      return clients.refuse(client, entry.ticket, Errc::invalid_argument,
-                            "this use of the tensor has been submitted before");
-    case Result::released:
-      return clients.refuse(client, entry.ticket, Errc::cancelled,
-                            "the other ranks of this node have released the tensor: what they had "
-                            "not done by then has failed");
+      op);
+  if (const Refusal refusal = refusal_of(result); refusal.code != Errc::ok) {
+    return clients.refuse(client, entry.ticket, refusal.code, refusal.text);
   }
-  if (first) {
-    if (TensorState* const tensor = admitted.op.tensor) {
-      ++tensor->lanes[setup().shape.lane].uses;
-      if (admitted.op.encoding.lossy && !admitted.counts.empty()) {
-        upkeep_.remember_counts(*tensor, admitted.counts, admitted.body.counts_crc);
-      }
-    }
-    core_.begin(op, admitted.op);
-    tuning_.begin(op, admitted.client);
-    if (setup().shape.lane == shm::first_lane(entry.tensor, entry.sequence, setup().shape.lanes)) {
-      codec_.blocks().count_contributions(op, admitted.client.energies);
-    }
-    // One that has failed before anybody said what it is has no plan.
-    if (!ops.op(op).failed() && tuning_.compresses(op)) {
-      const OpEncoding& encoding = admitted.op.encoding;
-      ops.compress(op, encoding.lossy && codec::scans_tensor(encoding.recipe));
-    }
-  }
-  const std::size_t element = dtype_bytes(static_cast<DType>(entry.dtype));
-  const plan::Extents& extents = admitted.checked.extents;
-  const shm::BlockSlots* const slots = admitted.op.slots();
-  OpRank slot;
-  slot.ticket = entry.ticket;
-  slot.extents = extents;
-  slot.input = {input, entry.input_offset,
-                slots != nullptr ? slots->bytes() : extents.input.count * element};
-  slot.output = {output, entry.output_offset,
-                 slots != nullptr ? slots->bytes() : extents.output.count * element};
-  slot.prescale = std::bit_cast<float>(entry.prescale_bits);
-  slot.lanes = admitted.checked.lanes;
-  slot.hold_regions();
-  core_.join(op, local_rank, slot);
+  if (first) begin(op, admitted);
+  const OpRank rank = admitted.rank(entry, submitter);
+  rank.hold_regions();
+  core_.join(op, local_rank, rank);
   copies_.begin({op, local_rank}, entry, client);
   ++client.uses;
-  if (is_too_new) {
+  if (admitted.op.slots() != nullptr && setup().shape.verify &&
+      !core_.all_have(wire::kFeatureClientBlocks)) {
     // The others hear of it: they would wait for this rank.
-    ops.fail(op, {Errc::unsupported, rank,
+    ops.fail(op, {Errc::unsupported, submitter.rank,
                   "verify compares blocks here, which the daemon of a node of the group is too old "
                   "for: declare the tensor without client_blocks"});
+  }
+}
+
+// By the first rank of this node that has submitted it.
+void LaneGroup::begin(OpId op, const OpAdmission::Admitted& admitted) {
+  const OpEncoding& encoding = admitted.op.encoding;
+  if (TensorState* const tensor = admitted.op.tensor) {
+    ++tensor->lanes[setup().shape.lane].uses;
+    if (encoding.lossy && !admitted.counts.empty()) {
+      upkeep_.remember_counts(*tensor, admitted.counts, admitted.body.counts_crc);
+    }
+  }
+  core_.begin(op, admitted.op);
+  tuning_.begin(op, admitted.client);
+  const collective::OpKey& key = core_.op(op).key;
+  if (setup().shape.counts(key.tensor, key.sequence)) {
+    codec_.blocks().count_contributions(op, admitted.client.energies);
+  }
+  // One that has failed before anybody said what it is has no plan.
+  if (!core_.op(op).failed() && tuning_.compresses(op)) {
+    core_.ops().compress(op, encoding.lossy && codec::scans_tensor(encoding.recipe));
   }
 }
 

@@ -38,7 +38,6 @@ class LaneGroup final : private MemoryOwner, private BlockSink {
 
   // ---- Called by the lane ----
   void attach(LaneResources& resources, PeerSource& peers, LaneJob& job);
-  void detach();  // from the lane's links, before it is removed
   GroupCore& core() noexcept { return core_; }
   void submit(LaneClient& client, const shm::SubmitEntry& entry);
   // At most `budget` of them, as far as the lane's turn and the job's share of the lane's memory
@@ -100,6 +99,7 @@ class LaneGroup final : private MemoryOwner, private BlockSink {
   };
 
   // Submission.
+  void begin(collective::OpId op, const OpAdmission::Admitted& admitted);
   void cancel(const LaneClient& client, const shm::SubmitEntry& entry);
 
   // Actions.

@@ -142,6 +142,39 @@ void OpAdmission::Admitted::lose_nothing() noexcept {
   body.flags &= static_cast<std::uint8_t>(~wire::kAnnounceLossy);
 }
 
+Refusal refusal_of(collective::GroupOps::SubmitResult result) noexcept {
+  using Result = collective::GroupOps::SubmitResult;
+  switch (result) {
+    case Result::accepted:
+      return {};
+    case Result::too_many:
+      return {Errc::would_block, "more operations than max_ops_in_flight"};
+    case Result::duplicate:
+      return {Errc::invalid_argument, "this use of the tensor has been submitted before"};
+    case Result::released:
+      return {Errc::cancelled,
+              "the other ranks of this node have released the tensor: what they had not done by "
+              "then has failed"};
+  }
+  return {};
+}
+
+OpRank OpAdmission::Admitted::rank(const shm::SubmitEntry& entry,
+                                   const Submitter& submitter) const noexcept {
+  const std::size_t element = dtype_bytes(static_cast<DType>(entry.dtype));
+  const shm::BlockSlots* const slots = op.slots();
+  OpRank rank;
+  rank.ticket = entry.ticket;
+  rank.extents = checked.extents;
+  rank.input = {submitter.input, entry.input_offset,
+                slots != nullptr ? slots->bytes() : rank.extents.input.count * element};
+  rank.output = {submitter.output, entry.output_offset,
+                 slots != nullptr ? slots->bytes() : rank.extents.output.count * element};
+  rank.prescale = std::bit_cast<float>(entry.prescale_bits);
+  rank.lanes = checked.lanes;
+  return rank;
+}
+
 OpEncoding OpAdmission::encoding_of(const shm::SubmitEntry& entry, const plan::Plan& plan,
                                     const ResolvedRecipe& resolved,
                                     const TensorState* tensor) const {

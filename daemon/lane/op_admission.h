@@ -6,6 +6,7 @@
 #include <span>
 #include <vector>
 
+#include "collective/group_ops.h"
 #include "daemon/lane/entry_check.h"
 #include "daemon/lane/group_setup.h"
 #include "daemon/lane/lane_ops.h"
@@ -14,6 +15,13 @@
 #include "wire/op_frames.h"
 
 namespace tern::daemon {
+
+struct Refusal {
+  Errc code = Errc::ok;
+  const char* text = "";
+};
+// Of an op that was admitted, and that the group may not take all the same; ok where it has.
+Refusal refusal_of(collective::GroupOps::SubmitResult result) noexcept;
 
 class OpAdmission {
  public:
@@ -37,6 +45,8 @@ class OpAdmission {
 
     // Its blocks are those of an op that may not be lossy.
     void lose_nothing() noexcept;
+    // What its submitter gives to it. REQUIRES: it is no send or recv.
+    OpRank rank(const shm::SubmitEntry& entry, const Submitter& submitter) const noexcept;
   };
   // `entry` is foreign, and a copy that its owner cannot change.
   Admitted admit(const shm::SubmitEntry& entry, const Submitter& submitter);

@@ -77,7 +77,7 @@ TEST_F(JobSharingTest, AJobIsForgottenWithoutAGroupAndAFrame) {
   EXPECT_EQ(sharing.jobs(), 1u);
   LaneJob& job = sharing.job(7);
   const Cookie cookie = lanes.near.resources.memory.reserve(job, wire::Leg::reduce);
-  group.detach();
+  group.core().detach();
   sharing.settle();
   EXPECT_EQ(sharing.jobs(), 1u) << "a frame of it is in flight";
   lanes.near.resources.memory.withdraw(cookie);
@@ -171,7 +171,7 @@ TEST_F(JobSharingTest, WhatAUsersJobsHoldTogetherIsKnown) {
   EXPECT_EQ(first.core().job().held_beside, LaneJob::Held{});
   EXPECT_EQ(of_another.core().job().held_beside, LaneJob::Held{});
   sharing.job(1).held = {};
-  of_another.detach();
+  of_another.core().detach();
   sharing.settle();
   round();
   EXPECT_EQ(second.core().job().held_beside, LaneJob::Held{});

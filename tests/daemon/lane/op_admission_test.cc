@@ -78,6 +78,35 @@ TEST_F(OpAdmissionTest, WhatCannotBeAnOpIsRefusedWithItsReason) {
   EXPECT_EQ(admit().checked.code, Errc::bad_recipe);
 }
 
+TEST_F(OpAdmissionTest, ARankHasItsTicketAndTheMemoryThatItNames) {
+  entry_.ticket = 9;
+  entry_.input_offset = 64;
+  entry_.output_offset = 64 + kBytes;
+  entry_.prescale_bits = std::bit_cast<std::uint32_t>(0.5f);
+  const Region region{};
+  const OpRank rank = admit().rank(entry_, {1, region, nullptr, &region, &region});
+  EXPECT_EQ(rank.ticket, 9u);
+  EXPECT_EQ(rank.prescale, 0.5f);
+  EXPECT_EQ(rank.input.region, &region);
+  EXPECT_EQ(rank.input.offset, 64u);
+  EXPECT_EQ(rank.input.bytes, kBytes);
+  EXPECT_EQ(rank.output.offset, 64 + kBytes);
+  EXPECT_EQ(rank.output.bytes, kBytes);
+  EXPECT_EQ(rank.extents.input.count, kCount);
+  EXPECT_NE(rank.lanes, 0u);
+}
+
+TEST(RefusalOf, HasACodeAndASentenceUnlessTheOpWasAccepted) {
+  using Result = collective::GroupOps::SubmitResult;
+  EXPECT_EQ(refusal_of(Result::accepted).code, Errc::ok);
+  EXPECT_EQ(refusal_of(Result::too_many).code, Errc::would_block);
+  EXPECT_EQ(refusal_of(Result::duplicate).code, Errc::invalid_argument);
+  EXPECT_EQ(refusal_of(Result::released).code, Errc::cancelled);
+  for (const Result refused : {Result::too_many, Result::duplicate, Result::released}) {
+    EXPECT_STRNE(refusal_of(refused).text, "");
+  }
+}
+
 TEST_F(OpAdmissionTest, TheAnnouncementSaysWhatTheEntryAsks) {
   entry_.reduction = static_cast<std::uint8_t>(Reduction::max);
   entry_.root = 2;  // means nothing here
