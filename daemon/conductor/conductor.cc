@@ -150,8 +150,8 @@ void Conductor::on_control_message(LinkRef from, const nlohmann::json& message) 
   const std::string type = text_of(message, "t");
   turns_.step(step_of(type));
   if (type == "about") return links_.on_about(from, message);
-  if (coordinator_.on_message(from, message) || epochs_.on_message(from, message) ||
-      splits_.on_message(from, message)) {
+  if (coordinator_.on_message(from, message) || joins_.on_message(from, message) ||
+      epochs_.on_message(from, message) || splits_.on_message(from, message)) {
     return;
   }
   ++counters_->bad_control_messages;

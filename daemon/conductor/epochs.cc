@@ -40,23 +40,18 @@ std::vector<std::uint32_t> users_of(const MemberGroup& group, const Clients& cli
 
 bool Epochs::on_message(LinkRef from, const nlohmann::json& message) {
   const std::string type = text_of(message, "t");
-  if (type == "start" || type == "end") {
-    MemberGroup* const group =
-        partners_.groups.by_epoch(from, text_of(message, "uid"), number_of(message, "epoch"));
-    if (group == nullptr) return true;
-    if (type == "start") {
-      partners_.groups.start(*group);
-    } else {
-      partners_.groups.end(*group, errc_of(message, "code"), text_of(message, "text"), false);
-    }
-  } else if (type == "challenge" || type == "refused" || type == "withdrawn") {
-    partners_.joins.on_answer(from, type, message);
-  } else if (type == "members") {
+  if (type == "members") {
     on_members(from, message);
-  } else if (type == "waiting") {
-    partners_.joins.on_waiting(from, message);
+    return true;
+  }
+  if (type != "start" && type != "end") return false;
+  MemberGroup* const group =
+      partners_.groups.by_epoch(from, text_of(message, "uid"), number_of(message, "epoch"));
+  if (group == nullptr) return true;
+  if (type == "start") {
+    partners_.groups.start(*group);
   } else {
-    return false;
+    partners_.groups.end(*group, errc_of(message, "code"), text_of(message, "text"), false);
   }
   return true;
 }

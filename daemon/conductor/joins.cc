@@ -3,6 +3,9 @@
 #include <algorithm>
 #include <array>
 #include <cstring>
+#include <iterator>
+#include <string_view>
+#include <utility>
 
 #include "daemon/membership/group_proofs.h"
 #include "daemon/membership/hmac.h"
@@ -205,23 +208,44 @@ void Joins::prove(const JoinSet& set, JoiningRank& joining, const std::string& c
                                        {"hmac", join_proof(set.id.secret, proof)}});
 }
 
-// What the coordinator says of one join. The rank may have joined anew since; that join is not
-// meant.
-void Joins::on_answer(LinkRef from, const std::string& type, const nlohmann::json& message) {
+bool Joins::on_message(LinkRef from, const nlohmann::json& message) {
+  static constexpr std::pair<std::string_view, HandleAnswer> kAnswers[] = {
+      {"challenge", &Joins::on_challenge},
+      {"refused", &Joins::on_refused},
+      {"withdrawn", &Joins::on_withdrawn}};
+  const std::string type = text_of(message, "t");
+  if (type == "waiting") {
+    on_waiting(from, message);
+    return true;
+  }
+  const auto answer =
+      std::ranges::find(kAnswers, type, &std::pair<std::string_view, HandleAnswer>::first);
+  if (answer == std::end(kAnswers)) return false;
+  on_answer(from, message, answer->second);
+  return true;
+}
+
+// The rank may have joined anew since; that join is not meant.
+void Joins::on_answer(LinkRef from, const nlohmann::json& message, HandleAnswer handle) {
   const std::string uid = text_of(message, "uid");
   JoinSet* const set = find(from, uid);
   if (set == nullptr) return;
   const auto rank = static_cast<std::uint32_t>(number_of(message, "rank", -1));
   if (!set->waits(rank, text_of(message, "nonce"))) return;
-  JoiningRank& joining = set->ranks.at(rank);
-  if (type == "challenge") {
-    prove(*set, joining, text_of(message, "challenge"));
-  } else if (type == "refused") {
-    refuse(*set, rank, errc_of(message, "code"), text_of(message, "text"));
-  } else if (joining.late) {
-    refuse_late(*set, joining);
-  }
+  (this->*handle)(*set, set->ranks.at(rank), message);
   if (set->ranks.empty()) joins_.erase(uid);
+}
+
+void Joins::on_challenge(JoinSet& set, JoiningRank& joining, const nlohmann::json& message) {
+  prove(set, joining, text_of(message, "challenge"));
+}
+
+void Joins::on_refused(JoinSet& set, JoiningRank& joining, const nlohmann::json& message) {
+  refuse(set, joining.rank, errc_of(message, "code"), text_of(message, "text"));
+}
+
+void Joins::on_withdrawn(JoinSet& set, JoiningRank& joining, const nlohmann::json&) {
+  if (joining.late) refuse_late(set, joining);
 }
 
 JoiningRank Joins::take(const std::string& uid, std::uint32_t rank) {

@@ -73,13 +73,12 @@ class Joins {
   void drop_client(std::uint64_t client);
 
   // ---- From the coordinator
-  // `type` is challenge, refused or withdrawn.
-  void on_answer(LinkRef from, const std::string& type, const nlohmann::json& message);
+  // False: not a message about joins of this node.
+  bool on_message(LinkRef from, const nlohmann::json& message);
   // The coordinator has divided the ranks of a split. The join goes, and whoever takes it answers,
   // or lets it wait for its child. REQUIRES: the rank waits in the set of this uid.
   JoiningRank take(const std::string& uid, std::uint32_t rank);
   void add_to_child(JoiningRank joining, LinkRef coordinator, const ChildPlace& place);
-  void on_waiting(LinkRef from, const nlohmann::json& message);
   // `worked`: the link has been open. `code` is that of a coordinator that takes no link, or ok.
   // What becomes of its joins is settle()'s.
   void on_link_lost(LinkRef link, bool worked, Errc code, const std::string& why);
@@ -101,6 +100,14 @@ class Joins {
     Errc code = Errc::ok;
     std::string why;
   };
+
+  // ---- What the coordinator says: of all that wait for a group, and of one join ----
+  void on_waiting(LinkRef from, const nlohmann::json& message);
+  using HandleAnswer = void (Joins::*)(JoinSet&, JoiningRank&, const nlohmann::json&);
+  void on_answer(LinkRef from, const nlohmann::json& message, HandleAnswer handle);
+  void on_challenge(JoinSet& set, JoiningRank& joining, const nlohmann::json& message);
+  void on_refused(JoinSet& set, JoiningRank& joining, const nlohmann::json& message);
+  void on_withdrawn(JoinSet& set, JoiningRank& joining, const nlohmann::json& message);
 
   Status check(const Client& client, const JoinSet& set, const JoinRequest& request) const;
   nlohmann::json message_of(const JoinRequest& request, const std::string& nonce) const;

@@ -4,6 +4,7 @@
 #include <array>
 #include <map>
 #include <nlohmann/json.hpp>
+#include <string_view>
 #include <utility>
 
 #include "collective/slots.h"
@@ -47,52 +48,64 @@ void Coordinator::learn(const GroupId& id, std::uint32_t user) {
 }
 
 bool Coordinator::on_message(LinkRef from, const nlohmann::json& message) {
+  using Handle = void (Coordinator::*)(LinkRef, const std::string&, const nlohmann::json&);
+  using HandleOfMember = void (Coordinator::*)(const Member&, const nlohmann::json&);
+  // From whoever wants to be in the next epoch, and from nodes of the current one.
+  static constexpr std::pair<std::string_view, Handle> kOfJoiners[] = {
+      {"join", &Coordinator::on_join},
+      {"proof", &Coordinator::on_proof},
+      {"withdraw", &Coordinator::on_withdraw}};
+  static constexpr std::pair<std::string_view, HandleOfMember> kOfMembers[] = {
+      {"ready", &Coordinator::on_ready},
+      {"ended", &Coordinator::on_ended},
+      {"left", &Coordinator::on_left}};
   const std::string type = text_of(message, "t");
   const std::string uid = text_of(message, "uid");
   if (uid.size() != 32) return false;
   end_if_lost(uid);
-  if (type == "join") {
-    on_join(from, uid, message);
+  for (const auto& [name, handle] : kOfJoiners) {
+    if (type != name) continue;
+    (this->*handle)(from, uid, message);
     return true;
   }
-  if (type == "withdraw") {
-    on_withdraw(from, uid, message);
+  for (const auto& [name, handle] : kOfMembers) {
+    if (type != name) continue;
+    Group* const group = groups_.find(uid);
+    if (group == nullptr || number_of(message, "epoch") != group->epoch) return true;
+    const auto node = std::find_if(group->nodes.begin(), group->nodes.end(),
+                                   [from](const Node& one) { return one.link == from; });
+    if (node != group->nodes.end()) (this->*handle)({uid, *group, *node}, message);
     return true;
   }
-  if (type != "proof" && type != "ready" && type != "ended" && type != "left") return false;
-  Group* const found = groups_.find(uid);
-  if (found == nullptr) return true;
-  Group& group = *found;
-  if (type == "proof") {
-    on_proof(from, uid, message);
-    return true;
+  return false;
+}
+
+void Coordinator::on_ready(const Member& member, const nlohmann::json&) {
+  Group& group = member.group;
+  if (group.phase != Phase::starting) return;
+  member.node.ready = true;
+  if (!std::all_of(group.nodes.begin(), group.nodes.end(),
+                   [](const Node& one) { return one.ready; })) {
+    return;
   }
-  // The rest speaks of the current epoch, and only its members may.
-  const auto node = std::find_if(group.nodes.begin(), group.nodes.end(),
-                                 [from](const Node& one) { return one.link == from; });
-  if (node == group.nodes.end() || number_of(message, "epoch") != group.epoch) return true;
-  if (type == "ready" && group.phase == Phase::starting) {
-    node->ready = true;
-    if (std::all_of(group.nodes.begin(), group.nodes.end(),
-                    [](const Node& one) { return one.ready; })) {
-      group.phase = Phase::active;
-      for (const Node& one : group.nodes) {
-        sender_.send(one.link, {{"t", "start"}, {"uid", uid}, {"epoch", group.epoch}});
-      }
-    }
-  } else if (type == "ended") {
-    end_epoch(uid, group, errc_of(message, "code"), text_of(message, "text"));
-    groups_.forget_unused();
-  } else if (type == "left") {
-    const auto rank = static_cast<std::uint32_t>(number_of(message, "rank", -1));
-    if (!node->has(rank)) return true;
-    group.left.insert(rank);
-    if (group.left.size() == group.ranks) {
-      end_epoch(uid, group, Errc::group_left, "all ranks have left the group");
-      groups_.forget_unused();
-    }
+  group.phase = Phase::active;
+  for (const Node& one : group.nodes) {
+    sender_.send(one.link, {{"t", "start"}, {"uid", member.uid}, {"epoch", group.epoch}});
   }
-  return true;
+}
+
+void Coordinator::on_ended(const Member& member, const nlohmann::json& message) {
+  end_epoch(member.uid, member.group, errc_of(message, "code"), text_of(message, "text"));
+  groups_.forget_unused();
+}
+
+void Coordinator::on_left(const Member& member, const nlohmann::json& message) {
+  const auto rank = static_cast<std::uint32_t>(number_of(message, "rank", -1));
+  if (!member.node.has(rank)) return;
+  member.group.left.insert(rank);
+  if (member.group.left.size() != member.group.ranks) return;
+  end_epoch(member.uid, member.group, Errc::group_left, "all ranks have left the group");
+  groups_.forget_unused();
 }
 
 void Coordinator::on_join(LinkRef from, const std::string& uid, const nlohmann::json& message) {
@@ -167,7 +180,9 @@ void Coordinator::challenge(const std::string& uid, std::uint32_t rank, Joiner& 
 }
 
 void Coordinator::on_proof(LinkRef from, const std::string& uid, const nlohmann::json& message) {
-  Group& group = groups_.at(uid);
+  Group* const known = groups_.find(uid);
+  if (known == nullptr) return;
+  Group& group = *known;
   const auto rank = static_cast<std::uint32_t>(number_of(message, "rank", -1));
   Joiner* const found = group.find_joiner(rank, {from, text_of(message, "nonce")});
   if (found == nullptr || found->challenge.empty() || found->proven) return;

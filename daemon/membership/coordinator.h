@@ -80,9 +80,19 @@ class Coordinator {
     std::uint32_t rank;
   };
 
+  // A node of a group's current epoch, which has sent something about the epoch.
+  struct Member {
+    const std::string& uid;
+    Group& group;
+    Node& node;
+  };
+
   void on_join(LinkRef from, const std::string& uid, const nlohmann::json& message);
   void on_proof(LinkRef from, const std::string& uid, const nlohmann::json& message);
   void on_withdraw(LinkRef from, const std::string& uid, const nlohmann::json& message);
+  void on_ready(const Member& member, const nlohmann::json& message);
+  void on_ended(const Member& member, const nlohmann::json& message);
+  void on_left(const Member& member, const nlohmann::json& message);
   void challenge(const std::string& uid, std::uint32_t rank, Joiner& joiner);
   // Finds a place for the join, or says why there is none.
   Status admit(const std::string& uid, Joiner& joiner);

@@ -23,10 +23,12 @@ class JoinsTest : public PartRig {
     EXPECT_TRUE(joins_.read(packet_of(id_, rank), request));
     return joins_.add(client, request);
   }
-  nlohmann::json about(std::uint32_t rank, const nlohmann::json& more) {
-    nlohmann::json message = {{"uid", to_hex(id_.uid)},
-                              {"rank", rank},
-                              {"nonce", joins_.all().at(to_hex(id_.uid)).ranks.at(rank).nonce}};
+  // What a coordinator says of the join of rank 0.
+  nlohmann::json about(const char* type, const nlohmann::json& more) {
+    nlohmann::json message = {{"t", type},
+                              {"uid", to_hex(id_.uid)},
+                              {"rank", 0},
+                              {"nonce", joins_.all().at(to_hex(id_.uid)).ranks.at(0).nonce}};
     message.update(more);
     return message;
   }
@@ -104,7 +106,7 @@ TEST_F(JoinsTest, OfATakenRankAnotherSecretOrTheSameProcessAreRefused) {
 
 TEST_F(JoinsTest, AChallengeIsAnsweredWithAProof) {
   ASSERT_TRUE(join(connect(1), 0));
-  joins_.on_answer(kSelf, "challenge", about(0, {{"challenge", "c"}}));
+  joins_.on_message(kSelf, about("challenge", {{"challenge", "c"}}));
   const auto sent = mail("proof");
   ASSERT_EQ(sent.size(), 1u);
   EXPECT_EQ(sent[0]["hmac"].get<std::string>().size(), 64u);
@@ -112,19 +114,30 @@ TEST_F(JoinsTest, AChallengeIsAnsweredWithAProof) {
 
 TEST_F(JoinsTest, AnAnswerToAnEarlierJoinIsNotMeant) {
   ASSERT_TRUE(join(connect(1), 0));
-  auto stale = about(0, {{"code", static_cast<int>(Errc::wrong_size)}, {"text", "no"}});
+  auto stale = about("refused", {{"code", static_cast<int>(Errc::wrong_size)}, {"text", "no"}});
   stale["nonce"] = std::string(32, '0');
-  joins_.on_answer(kSelf, "refused", stale);
+  joins_.on_message(kSelf, stale);
   EXPECT_EQ(joins_.all().size(), 1u);
-  joins_.on_answer(kSelf + 1, "refused", about(0, {{"code", 1}, {"text", "no"}}));
+  joins_.on_message(kSelf + 1, about("refused", {{"code", 1}, {"text", "no"}}));
+  EXPECT_EQ(joins_.all().size(), 1u);
+}
+
+TEST_F(JoinsTest, TakesWhatIsSaidOfJoinsAndNothingElse) {
+  ASSERT_TRUE(join(connect(1), 0));
+  for (const char* type : {"challenge", "refused", "withdrawn", "waiting"}) {
+    EXPECT_TRUE(joins_.on_message(kSelf + 1, about(type, nlohmann::json::object()))) << type;
+  }
+  for (const char* type : {"", "members", "start", "join"}) {
+    EXPECT_FALSE(joins_.on_message(kSelf, about(type, nlohmann::json::object()))) << type;
+  }
+  EXPECT_FALSE(joins_.on_message(kSelf, nlohmann::json::array()));
   EXPECT_EQ(joins_.all().size(), 1u);
 }
 
 TEST_F(JoinsTest, ARefusalReachesTheClient) {
   ASSERT_TRUE(join(connect(1), 0));
-  joins_.on_answer(
-      kSelf, "refused",
-      about(0, {{"code", static_cast<int>(Errc::wrong_size)}, {"text", "another size"}}));
+  joins_.on_message(kSelf, about("refused", {{"code", static_cast<int>(Errc::wrong_size)},
+                                             {"text", "another size"}}));
   EXPECT_EQ(refusal(), Errc::wrong_size);
   EXPECT_TRUE(joins_.all().empty());
   EXPECT_TRUE(joins_.take_failed());
@@ -133,14 +146,14 @@ TEST_F(JoinsTest, ARefusalReachesTheClient) {
 
 TEST_F(JoinsTest, ALateJoinWaitsForTheCoordinatorsLastWord) {
   ASSERT_TRUE(join(connect(1), 0));
-  joins_.on_answer(kSelf, "challenge", about(0, {{"challenge", "c"}}));
-  joins_.on_waiting(kSelf, {{"uid", to_hex(id_.uid)}, {"missing", {1u, 3u}}});
+  joins_.on_message(kSelf, about("challenge", {{"challenge", "c"}}));
+  joins_.on_message(kSelf, {{"t", "waiting"}, {"uid", to_hex(id_.uid)}, {"missing", {1u, 3u}}});
   mail("proof");
   clock_.advance_ns(kSecond);
   settle();
   EXPECT_EQ(mail("withdraw").size(), 1u);
   EXPECT_FALSE(answer_to(request_));
-  joins_.on_answer(kSelf, "withdrawn", about(0, nlohmann::json::object()));
+  joins_.on_message(kSelf, about("withdrawn", nlohmann::json::object()));
   EXPECT_EQ(refusal(), Errc::timeout);
   EXPECT_EQ(answer_to(request_)->text, "waited for rank 1,3");
   EXPECT_TRUE(joins_.all().empty());
