@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -29,6 +30,10 @@ struct ClientRegion {
   bool is_open = false;             // lanes know it
   bool is_freeing = false;
 };
+
+// Lanes may still use the memory of one that is not connected. One that is dropped can be told how
+// its goodbye went, one that has closed its connection cannot.
+enum class ClientPresence : std::uint8_t { connected, dropped, closed };
 
 // The last report of one of its devices.
 struct ReportedDevice {
@@ -67,12 +72,12 @@ struct Client {
   std::shared_ptr<ReplayReading> reading;
 
   // ---- Conductor ----
-  bool has_joined = false;  // a group, at some time
-  bool goodbye = false;     // it disconnects in order, and waits for the answer
-  std::uint64_t goodbye_request = 0;
-  bool dropping = false;
-  bool closed = false;
+  bool has_joined = false;               // a group, at some time
+  std::optional<std::uint64_t> goodbye;  // the request by which it disconnects in order
+  ClientPresence presence = ClientPresence::connected;
 
+  // Nothing that it asks is for anybody.
+  bool is_going() const noexcept { return presence != ClientPresence::connected; }
   // All that it may fill.
   std::uint64_t memory_bytes() const noexcept { return arena_bytes + region_bytes; }
 };

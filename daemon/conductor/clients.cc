@@ -220,7 +220,7 @@ Client* Clients::take_ready() {
       continue;
     }
     at = waiting_.erase(at);
-    if (client == nullptr || client->dropping) continue;
+    if (client == nullptr || client->is_going()) continue;
     if (!client->is_admitted || !client->held.empty()) return client;
   }
   return nullptr;
@@ -252,7 +252,7 @@ std::vector<Client*> Clients::silent() const {
   const std::uint64_t now = outlets_.clock.now_ns();
   std::vector<Client*> silent;
   for (const auto& [id, client] : clients_) {
-    if (client->memory || client->dropping) continue;
+    if (client->memory || client->is_going()) continue;
     if (now >= client->connected_ns + settings_.handshake_timeout_ns) {
       silent.push_back(client.get());
     }
@@ -264,7 +264,7 @@ std::uint64_t Clients::next_deadline_ns() const {
   std::uint64_t deadline = ~std::uint64_t{0};
   if (!waiting_.empty()) deadline = outlets_.clock.now_ns() + kLookNs;
   for (const auto& [id, client] : clients_) {
-    if (client->memory || client->dropping) continue;
+    if (client->memory || client->is_going()) continue;
     deadline = std::min(deadline, client->connected_ns + settings_.handshake_timeout_ns);
   }
   return deadline;
@@ -301,8 +301,8 @@ void Clients::on_dropped(const ClientMemory& memory) {
 
 void Clients::forget(Map::iterator gone) {
   Client& client = *gone->second;
-  if (client.goodbye_request != 0 && !client.closed) {
-    outlets_.answers.done(client.id, client.goodbye_request, Errc::ok, "");
+  if (client.goodbye && client.presence != ClientPresence::closed) {
+    outlets_.answers.done(client.id, *client.goodbye, Errc::ok, "");
   }
   outlets_.answers.disconnect(client.id);
   for (auto& [number, region] : client.regions) dispose(client, std::move(region));

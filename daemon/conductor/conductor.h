@@ -101,7 +101,8 @@ class Conductor final : public net::AcceptorSink, private ControlLinks::Sink {
   void on_group_mint(const Client& client, std::uint64_t request);
   void on_group_join(Client& client, const shm::GroupJoinPacket& packet);
   void on_goodbye(Client& client, std::uint64_t request);
-  void drop_client(Client& client, const char* why);
+  void drop_client(Client& client, const char* why,
+                   ClientPresence from_now_on = ClientPresence::dropped);
   int settle_clients();
 
   // What lanes tell (conductor_events.cc).

@@ -208,7 +208,7 @@ void Conductor::on_bad_packet(Client& client, std::uint64_t request, const char*
 
 void Conductor::on_client_packet(std::uint64_t id, std::span<const std::byte> bytes) {
   Client* const client = clients_.find(id);
-  if (client == nullptr || client->dropping) return;
+  if (client == nullptr || client->is_going()) return;
   shm::PacketHeader header{};
   if (bytes.size() >= sizeof(header)) std::memcpy(&header, bytes.data(), sizeof(header));
   const PacketHandler* const handler = PacketHandler::of(header.kind);
@@ -287,8 +287,7 @@ void Conductor::on_group_join(Client& client, const shm::GroupJoinPacket& packet
 // ---- The end of a client ------------------------------------------------------------------------
 
 void Conductor::on_goodbye(Client& client, std::uint64_t request) {
-  client.goodbye = true;
-  client.goodbye_request = request;
+  client.goodbye = request;
   bool member = false;
   for (const auto& [number, group] : groups_.all()) {
     MemberRank* const rank = group->rank_of_client(client.id);
@@ -303,8 +302,12 @@ void Conductor::on_client_closed(std::uint64_t id) {
   turns_.step("on_client_closed");
   Client* const client = clients_.find(id);
   if (client == nullptr) return;
-  client->closed = true;
-  drop_client(*client, "its process ended or closed the connection");
+  // One that is dropped already stays until lanes have let go of its memory.
+  if (client->is_going()) {
+    client->presence = ClientPresence::closed;
+  } else {
+    drop_client(*client, "its process ended or closed the connection", ClientPresence::closed);
+  }
 }
 
 // Drops those that have not said hello in time, and answers one whose requests wait no longer for
@@ -341,9 +344,9 @@ int Conductor::settle_clients() {
 }
 
 // Its joins, its ranks and its memory go, in this order.
-void Conductor::drop_client(Client& client, const char* why) {
-  if (client.dropping) return;
-  client.dropping = true;
+void Conductor::drop_client(Client& client, const char* why, ClientPresence from_now_on) {
+  if (client.is_going()) return;
+  client.presence = from_now_on;
   if (!client.goodbye && client.memory) ++counters_->clients_lost;
   joins_.drop_client(client.id);
   moves_.forget(client.id);

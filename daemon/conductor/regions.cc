@@ -12,7 +12,7 @@ constexpr std::uint64_t kSealLookNs = 1'000'000;
 
 ClientRegion* Regions::find(std::uint64_t client, std::uint32_t region) const {
   Client* const owner = clients_.find(client);
-  if (owner == nullptr || owner->dropping) return nullptr;
+  if (owner == nullptr || owner->is_going()) return nullptr;
   const auto found = owner->regions.find(region);
   return found == owner->regions.end() ? nullptr : found->second.get();
 }

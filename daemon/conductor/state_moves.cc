@@ -87,7 +87,7 @@ void StateMoves::start_next(std::uint64_t client) {
     const shm::TensorStatePacket packet = waiting->second.front();
     waiting->second.pop_front();
     if (waiting->second.empty()) waiting_.erase(waiting);
-    started = found != nullptr && !found->dropping && start(*found, packet);
+    started = found != nullptr && !found->is_going() && start(*found, packet);
   }
 }
 

@@ -123,7 +123,7 @@ TEST_F(ClientsTest, ThatSayNothingAreFoundWhenTheirTimeIsOver) {
 
 TEST_F(ClientsTest, AreForgottenWhenAllLanesHaveLetGo) {
   Client& client = greet(connect(1));
-  client.goodbye_request = 9;
+  client.goodbye = 9;
   clients_.let_go(client, "it disconnected");
   clients_.on_dropped(*client.memory);
   ASSERT_NE(clients_.find(1), nullptr);
@@ -247,7 +247,7 @@ TEST_F(ClientsTest, WhoseRequestsAreLeftAreToldOfInTurnAndOnceEach) {
   EXPECT_EQ(std::exchange(first.held, {}), requests);
   clients_.hold_rest(first, {requests[1]});
   ASSERT_EQ(clients_.take_ready(), &second);
-  third.dropping = true;  // what it has asked is for nobody
+  third.presence = ClientPresence::dropped;  // what it has asked is for nobody
   ASSERT_EQ(clients_.take_ready(), &first);
   EXPECT_EQ(first.held.size(), 1u);
   EXPECT_EQ(clients_.take_ready(), nullptr);

@@ -100,7 +100,7 @@ TEST_F(RegionsTest, ThatAreFreedWhileTheyAreSealedAreGoneWithTheSeal) {
 TEST_F(RegionsTest, OfAClientThatIsGoneAreNotOpened) {
   create(4096);
   regions_.open(client_, about(1));
-  client_.dropping = true;
+  client_.presence = ClientPresence::dropped;
   EXPECT_EQ(settle(), 1);
   EXPECT_TRUE(commands_of(0).empty());
   EXPECT_TRUE(bad_.empty());
