@@ -1,7 +1,8 @@
 #include "client_lib/delivery.h"
 
 #include <algorithm>
-#include <cstring>
+
+#include "shm/streamed_copy.h"
 
 namespace tern::client_lib {
 
@@ -54,8 +55,8 @@ void Delivery::copy_rest(std::uint64_t bytes) noexcept {
 
 void Delivery::copy(const shm::DeliveredRecord& piece) noexcept {
   if (piece.bytes == 0) return;
-  std::memcpy(static_cast<std::byte*>(memory_.to) + piece.offset, memory_.from + piece.offset,
-              piece.bytes);
+  shm::copy_part(static_cast<std::byte*>(memory_.to) + piece.offset, memory_.from + piece.offset,
+                 piece.bytes, memory_.bytes);
 }
 
 }  // namespace tern::client_lib

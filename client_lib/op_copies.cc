@@ -4,6 +4,8 @@
 #include <cstring>
 #include <utility>
 
+#include "shm/streamed_copy.h"
+
 namespace tern::client_lib {
 
 // What travels with its announcement is read at once.
@@ -74,7 +76,7 @@ void OpCopies::fill_one(Op& op) {
     const std::uint64_t end = part.end() * op.element_bytes;
     for (std::uint64_t at = part.begin * op.element_bytes; at < end;) {
       const std::uint64_t bytes = std::min(kPieceBytes, end - at);
-      std::memcpy(copy + at, input + at, bytes);
+      shm::copy_part(copy + at, input + at, bytes, op.input_bytes);
       at += bytes;
       done += bytes;
       if (done - told < kPieceBytes && done < op.input_bytes) continue;
