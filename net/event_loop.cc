@@ -107,7 +107,7 @@ int EventLoop::poll() {
   // Last, so that their events are for the next poll: more has come by then, and is read at once.
   impl_->begin_waits();
   // A doorbell's wait costs two system calls: what this poll has brought is worked off before. Not
-  // twice in a row, or who works all the time would never hear of a ring.
+  // twice in a row, so that no doorbell stays unwatched however much there is to do.
   if (handlers > 0 && !impl_->rung.empty() && !left_doorbells) {
     impl_->since = Impl::Since::poll_that_left_doorbells;
   } else {

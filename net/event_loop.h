@@ -37,9 +37,9 @@ class EventLoop {
   // Ends wait() whenever fd is readable and calls `readable` (which drains it), until unwatch() with
   // the handle that this answers. io_error if fd is empty or the kernel cannot watch it.
   Result<std::uint64_t> watch(Fd fd, std::function<void()> readable);
-  // The same of a descriptor that says nothing but that somebody has rung: `drain` is called when
-  // what it has ended the sleep for is done, and before the loop sleeps again. A call may also come
-  // for nothing.
+  // The same of a descriptor that says nothing but that somebody has rung: `drain` is called in a
+  // later poll(), so that a thread with one in each turn has done by then what it was woken for, and
+  // before the loop sleeps again. A call may also come for nothing.
   Result<std::uint64_t> watch_doorbell(Fd fd, std::function<void()> drain);
   void unwatch(std::uint64_t handle);
 

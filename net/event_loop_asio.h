@@ -74,8 +74,7 @@ struct EventLoop::Impl {
 
   Impl();
   // To wait again costs a system call: first the event is worked off, whose results others wait for.
-  // The loop sees to it at the end of the next poll() that asks the kernel, and before it sleeps;
-  // and to the doorbells that have rung after a poll() that has brought nothing, or after the second.
+  // The loop sees to it at the end of the next poll() that asks the kernel, and before it sleeps.
   void wait_later(std::shared_ptr<Waiter> waiter) { waiters.push_back(std::move(waiter)); }
   void begin_waits();
   void begin_doorbell_waits();
@@ -87,13 +86,20 @@ struct EventLoop::Impl {
   boost::asio::executor_work_guard<boost::asio::io_context::executor_type> never_stop{
       io.get_executor()};
   std::vector<std::shared_ptr<Waiter>> waiters;
+  // Doorbells that are to be drained and waited for: at the end of a poll() that has run no handler,
+  // of the second otherwise, and before the loop sleeps.
   std::vector<std::shared_ptr<Watched>> rung;
   std::shared_ptr<Watched> wake;
   std::unordered_map<std::uint64_t, std::shared_ptr<Watched>> watched;
   std::uint64_t next_handle = 1;
-  // Since a doorbell or a connection has ended the last wait(). Asio counts more as handlers: a
-  // socket that can be written to is reported each time that it waits to be readable.
-  enum class Since : std::uint8_t { event, skipped_poll, poll_that_left_doorbells, poll };
+  // What was last done. Asio counts more as handlers than has_event does: a socket that can be
+  // written to is reported each time that it waits to be readable.
+  enum class Since : std::uint8_t {
+    event,                     // a doorbell or a connection has ended a wait()
+    skipped_poll,              // and a poll() has asked nobody
+    poll_that_left_doorbells,  // it has run handlers, and `rung` is not empty
+    poll                       // nobody is left in the lists
+  };
   Since since = Since::poll;
   bool has_event = false;
 };

@@ -32,7 +32,7 @@ Result<std::pair<Fd, Fd>> make_notify_pair();
 // Sequence of a lane that wants to sleep: announce_sleep for each of its clients; if then any
 // submit ring is not empty(), end_sleep and work on; else sleep until an eventfd is readable, then
 // end_sleep. It may drain the eventfd later, before it announces the next sleep: until then nobody
-// rings.
+// rings. Or after that, if it then looks at the rings again and does not sleep.
 inline void announce_sleep(LaneRings& rings) noexcept {
   std::atomic_ref<std::uint32_t>(rings.lane_sleeps).store(1, std::memory_order_seq_cst);
 }

@@ -76,7 +76,7 @@ struct Client {
   std::optional<std::uint64_t> goodbye;  // the request by which it disconnects in order
   ClientPresence presence = ClientPresence::connected;
 
-  // Nothing that it asks is for anybody.
+  // What it asks is dropped unread.
   bool is_going() const noexcept { return presence != ClientPresence::connected; }
   // All that it may fill.
   std::uint64_t memory_bytes() const noexcept { return arena_bytes + region_bytes; }

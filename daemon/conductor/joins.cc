@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <array>
 #include <cstring>
-#include <iterator>
 #include <string_view>
 #include <utility>
 
@@ -218,11 +217,12 @@ bool Joins::on_message(LinkRef from, const nlohmann::json& message) {
     on_waiting(from, message);
     return true;
   }
-  const auto answer =
-      std::ranges::find(kAnswers, type, &std::pair<std::string_view, HandleAnswer>::first);
-  if (answer == std::end(kAnswers)) return false;
-  on_answer(from, message, answer->second);
-  return true;
+  for (const auto& [name, handle] : kAnswers) {
+    if (type != name) continue;
+    on_answer(from, message, handle);
+    return true;
+  }
+  return false;
 }
 
 // The rank may have joined anew since; that join is not meant.

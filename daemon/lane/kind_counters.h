@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <span>
 
+#include "base/check.h"
 #include "plan/plans.h"
 
 namespace tern::daemon {
@@ -18,7 +19,7 @@ class KindCounters {
   KindCounters& operator=(const KindCounters&) = delete;
 
   // From now on there, in memory that others may read after our death. REQUIRES: a word for each
-  // plan, all zero; they outlive this.
+  // plan, all zero; they outlive this. Thread: before the lane's begins.
   void count_in(std::span<std::uint64_t> words) noexcept { words_ = words; }
 
   // REQUIRES, of both: the number of a plan that this process knows.
@@ -33,7 +34,8 @@ class KindCounters {
  private:
   std::uint64_t& word_of(std::uint16_t kind) const noexcept {
     std::size_t place = 0;
-    while (plan::known()[place]->number != kind) ++place;
+    while (place < plan::known().size() && plan::known()[place]->number != kind) ++place;
+    TERN_CHECK(place < plan::known().size());
     return words_[place];
   }
 

@@ -61,8 +61,8 @@ constexpr Metric kOfTurns[] = {
      "How long a lane's turns took, less what it waited for a processor."},
 };
 
-constexpr Metric kOfKinds{"value", "tern_operations_total", MetricType::Counter, 1,
-                          "Operations of a kind that succeeded, per lane they ran on."};
+constexpr Metric kOfKinds{"value", "tern_ops_of_kind_total", MetricType::Counter, 1,
+                          "Operations that succeeded, by kind, per lane they ran on."};
 
 constexpr Metric kOfLinks[] = {
     {"bytes_sent", "tern_link_sent_bytes_total", MetricType::Counter, 1, "Bytes sent on a link."},

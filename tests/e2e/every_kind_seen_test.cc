@@ -129,6 +129,7 @@ TEST_F(EveryKindSeen, GroupsTensorsMetricsAndATraceNameIt) {
   for (const SeenKind& kind : kinds()) {
     EXPECT_EQ(cluster_[0].counter("ops_of_" + std::string(kind.name)), 1) << kind.name;
   }
+  EXPECT_EQ(cluster_[0].counter("ops_of_barrier"), 1);
 
   const json tensors = cluster_[0].ask("tensors");
   for (const SeenKind& kind : kinds()) {

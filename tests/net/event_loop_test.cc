@@ -108,6 +108,7 @@ TEST(EventLoop, AWaitThatDrainsDoesNotSleep) {
     ASSERT_EQ(loop.wait(kLong), 1);
     for (int i = 0; i < polls; ++i) loop.poll();
     bell.ring();
+    loop.wake();  // a wait that sleeps would end by this, and say so
     // After two polls the first ring is drained, and the second ends a real wait.
     EXPECT_EQ(loop.wait(kLong), polls == 2 ? 1 : 0);
     EXPECT_EQ(bell.drained, polls == 2 ? 1u : 2u);
@@ -156,8 +157,12 @@ TEST(EventLoop, AWaitThatDrainsWhatAPollHasLeftDoesNotSleep) {
   EXPECT_EQ(loop.poll(), 0);
   EXPECT_EQ(loop.poll(), 1);
   bell.ring();
+  loop.wake();  // a wait that sleeps would end by this, and say so
   EXPECT_EQ(loop.wait(kLong), 0);
   EXPECT_EQ(bell.drained, 2u);
+  EXPECT_EQ(loop.wait(kLong), 1);
+  EXPECT_EQ(loop.poll(), 0);
+  EXPECT_EQ(loop.poll(), 0);
   bell.ring();
   EXPECT_EQ(loop.wait(kLong), 1);
 }

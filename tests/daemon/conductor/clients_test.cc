@@ -135,6 +135,17 @@ TEST_F(ClientsTest, AreForgottenWhenAllLanesHaveLetGo) {
   EXPECT_EQ(port_.disconnected, std::vector<std::uint64_t>{1});
 }
 
+TEST_F(ClientsTest, AGoodbyeOfOneThatHasClosedItsConnectionIsNotAnswered) {
+  Client& client = greet(connect(1));
+  client.goodbye = 9;
+  client.presence = ClientPresence::closed;
+  clients_.let_go(client, "it disconnected");
+  clients_.on_dropped(*client.memory);
+  clients_.on_dropped(*client.memory);
+  EXPECT_EQ(clients_.find(1), nullptr);
+  EXPECT_FALSE(answer_to(9));
+}
+
 // Clients beside a disposal with threads.
 class WaitingClients : public ClientsTest {
  protected:

@@ -96,6 +96,17 @@ TEST_F(OpAdmissionTest, ARankHasItsTicketAndTheMemoryThatItNames) {
   EXPECT_NE(rank.lanes, 0u);
 }
 
+TEST_F(OpAdmissionTest, WhereATensorHasSlotsARankHasMemoryForAllOfThem) {
+  const shm::BlockSlots slots{kCount, 1024, sizeof(float)};
+  OpAdmission::Admitted admitted = admit();
+  admitted.op.tensor = &declare("ef(3lc:s=1)");
+  admitted.op.tensor->slots = slots;
+  const Region region{};
+  const OpRank rank = admitted.rank(entry_, {1, region, nullptr, &region, &region});
+  EXPECT_EQ(rank.input.bytes, slots.bytes());
+  EXPECT_EQ(rank.output.bytes, slots.bytes());
+}
+
 TEST(RefusalOf, HasACodeAndASentenceUnlessTheOpWasAccepted) {
   using Result = collective::GroupOps::SubmitResult;
   EXPECT_EQ(refusal_of(Result::accepted).code, Errc::ok);

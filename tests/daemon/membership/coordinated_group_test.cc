@@ -32,7 +32,7 @@ TEST(CoordinatedGroup, ADaemonReplacesAnotherThatListenedAtItsAddress) {
       << "the coordinator's own daemon is not gone";
 }
 
-TEST(CoordinatedGroup, WhoWouldReplaceAJoinerIsAChallengerUntilProven) {
+TEST(CoordinatedGroup, WhoWouldReplaceAJoinerIsAChallenger) {
   CoordinatedGroup group;
   EXPECT_EQ(&group.list_for(1, joiner(kOther, "first", "a")), &group.joiners);
   group.joiners[1] = joiner(kOther, "first", "a");
@@ -67,7 +67,7 @@ TEST(CoordinatedGroup, AForgottenLinkTakesItsJoinersWithIt) {
   EXPECT_TRUE(group.challengers.empty());
 }
 
-TEST(CoordinatedGroup, WhatIsNotProvenCountsForNobody) {
+TEST(CoordinatedGroup, IsWaitedForAndOfOthersOnlyByWhatIsProven) {
   CoordinatedGroup group;
   group.joiners[1] = joiner(kOther, "first", "a", false);
   EXPECT_EQ(group.proven(), 0u);
@@ -81,7 +81,7 @@ TEST(CoordinatedGroup, WhatIsNotProvenCountsForNobody) {
   EXPECT_FALSE(group.is_of_others());
 }
 
-TEST(CoordinatedGroup, IsUnusedWhereOnlyOthersSpokeOfItAndOnlyAsLong) {
+TEST(CoordinatedGroup, IsUnusedWhereNobodyComesBackToIt) {
   CoordinatedGroup group;
   EXPECT_TRUE(group.is_unused()) << "it was not minted here";
   group.joiners[1] = joiner(kOther, "first", "a", false);

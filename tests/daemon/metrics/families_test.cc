@@ -141,10 +141,10 @@ TEST(MetricFamilies, LabelKindsOfOperationsWithThemAndTheirLane) {
   const json counters{{"ops_of_reduce", {{"value", 5}, {"unit", "1"}, {"lanes", {2, 3}}}},
                       {"ops_of_send", {{"value", 7}, {"unit", "1"}, {"lanes", {7, 0}}}}};
   const std::string text = text_of(json::object(), json::array(), counters);
-  EXPECT_THAT(text, HasSubstr("# TYPE tern_operations_total counter\n"));
-  EXPECT_THAT(text, HasSubstr("tern_operations_total{kind=\"reduce\",lane=\"1\"} 3\n"));
-  EXPECT_THAT(text, HasSubstr("tern_operations_total{kind=\"send\",lane=\"0\"} 7\n"));
-  EXPECT_EQ(text.find("ops_of_"), std::string::npos) << "they are no counters of their own";
+  EXPECT_THAT(text, HasSubstr("# TYPE tern_ops_of_kind_total counter\n"));
+  EXPECT_THAT(text, HasSubstr("tern_ops_of_kind_total{kind=\"reduce\",lane=\"1\"} 3\n"));
+  EXPECT_THAT(text, HasSubstr("tern_ops_of_kind_total{kind=\"send\",lane=\"0\"} 7\n"));
+  EXPECT_EQ(text.find("ops_of_reduce"), std::string::npos) << "they are no counters of their own";
 }
 
 TEST(MetricFamilies, LeaveOutWhatIsMissing) {
