@@ -1,17 +1,20 @@
 #!/usr/bin/python3
 """Where the time of a build and of its tests went: compilations, headers and test programs, costliest first.
 
-    build_times.py [--top N] [--summary] BUILD ...
+    build_times.py [--top N] [--summary | --tests PATTERN] BUILD ...
 
 Reads what a run leaves in a build folder: .ninja_log (start and end of each command), junit.xml (of
 tools/run_tests.py) and, where clang compiled with -ftime-trace, its traces beside the object files. A
 command's time is that on the clock, while others ran beside it: for comparison, not for a sum of work.
+--tests prints how long the test programs took whose names have the pattern (a regular expression), together
+and each.
 """
 
 import argparse
 import collections
 import json
 import pathlib
+import re
 import sys
 import xml.etree.ElementTree as ElementTree
 
@@ -98,13 +101,25 @@ def summary_of(build, top):
     return f"| {' | '.join(columns)} |"
 
 
+def matching(builds, pattern):
+    """The test programs whose names have the pattern, in all builds that ran any."""
+    reports = [(build.name, build / "junit.xml") for build in builds]
+    rows = [(seconds, f"{name}, {test}") for name, path in reports if path.exists()
+            for seconds, test in tests(path.read_text(encoding="utf-8")) if re.search(pattern, test)]
+    return table(f"test programs with {pattern}", sorted(rows, reverse=True), len(rows))
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n", maxsplit=1)[0])
     parser.add_argument("builds", nargs="+", type=pathlib.Path, metavar="BUILD", help="such as build/release")
     parser.add_argument("--top", type=int, default=10, help="rows of each table (10)")
     parser.add_argument("--summary", action="store_true", help="a row of a table for each build")
+    parser.add_argument("--tests", metavar="PATTERN", help="the test programs whose names have this, of all builds")
     options = parser.parse_args()
     try:
+        if options.tests:
+            print("\n".join(matching(options.builds, options.tests)))
+            return 0
         for build in options.builds:
             print(summary_of(build, options.top) if options.summary else "\n".join(report_of(build, options.top)))
     except FileNotFoundError as error:

@@ -39,6 +39,18 @@ class BuildTimes(unittest.TestCase):
                                              encoding="utf-8")
             self.assertEqual(build_times.summary_of(build, 2), "| release | 1 | 2 | old 2 | 1 | 3 | a_test 3 |")
 
+    def test_tests_of_a_pattern_are_added_up_over_builds(self):
+        with tempfile.TemporaryDirectory() as folder:
+            builds = [pathlib.Path(folder) / name for name in ("release", "asan", "empty")]
+            for build, seconds in zip(builds, (2.0, 5.0)):
+                build.mkdir()
+                (build / "junit.xml").write_text(
+                    f'<testsuite><testcase name="every_kind_test" time="{seconds}"/>'
+                    '<testcase name="other_test" time="100"/></testsuite>', encoding="utf-8")
+            lines = list(build_times.matching(builds, "every_.*_test"))
+        self.assertEqual(lines[0], "test programs with every_.*_test: 2, together 7 s")
+        self.assertEqual(lines[4:6], ["| 5.0 | asan, every_kind_test |", "| 2.0 | release, every_kind_test |"])
+
     def test_the_slowest_test_comes_first(self):
         report = '<testsuite><testcase name="a" time="1"/><testcase name="b" time="2.5"/></testsuite>'
         self.assertEqual(build_times.tests(report), [(2.5, "b"), (1.0, "a")])
