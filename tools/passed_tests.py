@@ -24,7 +24,8 @@ def digest_of_tree(root):
 
 class PassedTests:
     """A file in build/: {"tree": ..., "full": ..., "passed": {stage: {test: number of cases}},
-    "failed": {stage: [what failed in any run]}, "seconds": {stage: so far}, "ended": {stage: cases}}.
+    "failed": {stage: [what failed in any run]}, "targets": {stage: [what codec_test said of SIMD targets]},
+    "seconds": {stage: so far}, "ended": {stage: cases}}.
     What it says of another tree, or of a short run where a full one is due, is forgotten.
 
     `tree_now`: says which tree there is now. What passes is written when that is the same as before, which is
@@ -38,7 +39,8 @@ class PassedTests:
         self._tree_now = tree_now or (lambda: tree)
         self._asked = time.monotonic()
         self._unconfirmed = {}
-        self._state = {"tree": tree, "full": full, "passed": {}, "failed": {}, "seconds": {}, "ended": {}}
+        self._state = {"tree": tree, "full": full, "passed": {}, "failed": {}, "targets": {},
+                       "seconds": {}, "ended": {}}
 
     def read(self):
         try:
@@ -72,6 +74,15 @@ class PassedTests:
         known = self._state["failed"].setdefault(stage, [])
         known += [failure for failure in failures if failure not in known]
         self._write()
+
+    def cover(self, stage, lines):
+        """A piece that has no codec_test left says nothing of targets, so what an earlier one said is kept."""
+        known = self._state["targets"].setdefault(stage, [])
+        known += sorted(line for line in lines if line not in known)
+        self._write()
+
+    def covered(self, stage):
+        return set(self._state["targets"].get(stage, []))
 
     def spend(self, stage, seconds):
         self._state["seconds"][stage] = self._state["seconds"].get(stage, 0) + seconds

@@ -327,6 +327,10 @@ def main():
                                   record.of_stage(name) if options.go_on else {}, deadline))
         rows.append((name, outcome, time.monotonic() - begin))
         record.spend(name, time.monotonic() - begin)
+        record.cover(name, outcome.targets)
+        outcome.targets |= record.covered(name)
+        if "codec_test" in record.of_stage(name) | outcome.passed_tests and not outcome.targets:
+            outcome.failures.append("codec_test has passed, and did not say which targets it covered")
         record.fail(name, outcome.failures)
         if not record.confirm():
             outcome.failures.append("a file of the tree has changed while it was tested")

@@ -129,6 +129,16 @@ class GoingOn(unittest.TestCase):
         self.assertEqual(self.record("tree", True).ended(), {})
         self.assertEqual(self.record("another", True).ended(), {})
 
+    def test_what_a_piece_said_of_targets_is_known_to_the_next(self):
+        first = passed_tests.PassedTests(self.path, "tree", True)
+        first.cover("release", {"codecs tested on: AVX2"})
+        second = self.record("tree", True)
+        second.cover("release", {"codecs tested on: AVX2"})
+        second.cover("release", set())
+        self.assertEqual(self.record("tree", True).covered("release"), {"codecs tested on: AVX2"})
+        self.assertEqual(self.record("tree", True).covered("asan"), set())
+        self.assertEqual(self.record("another", True).covered("release"), set())
+
     def test_what_had_to_be_run_again_is_not_forgotten(self):
         first = passed_tests.PassedTests(self.path, "tree", True)
         first.fail("asan", ["join_test: Join.Late"])
