@@ -42,8 +42,7 @@ struct ReportedDevice {
 };
 
 // A connected process, from its connection to the last use of its memory. Each field is written by
-// the part that it stands under. But the conductor takes `held` when it answers what is held, and
-// Clients frees all of it in the end.
+// the part that it stands under; Clients frees all of it in the end.
 struct Client {
   // ---- Clients ----
   std::uint64_t id = 0;

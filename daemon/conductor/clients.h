@@ -5,6 +5,7 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "base/result.h"
@@ -62,6 +63,10 @@ class Clients {
   // One whose requests wait no longer for a helper, or null. It is told of once for its sealing and
   // for each log, and once more after each hold_rest().
   Client* take_ready();
+  // What it has held, which waits no longer.
+  static std::vector<std::vector<std::byte>> take_held(Client& client) noexcept {
+    return std::exchange(client.held, {});
+  }
   // Those of its requests that there was no time for, after other clients have had theirs. They are
   // behind what it has held since.
   void hold_rest(Client& client, std::vector<std::vector<std::byte>> requests);

@@ -329,7 +329,7 @@ int Conductor::settle_clients() {
   Client* const ready = clients_.take_ready();
   if (ready == nullptr) return work;
   const std::uint64_t id = ready->id;
-  auto held = std::exchange(ready->held, {});
+  auto held = clients_.take_held(*ready);
   if (!clients_.admit(*ready)) on_bad_packet(*ready, 0, "it kept its memory from being sealed");
   const TimeSlice for_requests(clock_, kSliceNs);
   std::size_t answered = 0;

@@ -77,8 +77,8 @@ class EventReports {
   // Records of ops that went well can wait for the conductor's next round.
   bool is_urgent(const event::OpEnded& ended) noexcept {
     if (ended.code != Errc::ok || ring_->write_available() < kRecordWake) return true;
-    if (ended.record.tuned == 0) return false;
-    const std::uint64_t wait = ended.record.surprising != 0 ? kSurpriseNs : kTunerWakeNs;
+    if (!ended.record.tuned) return false;
+    const std::uint64_t wait = ended.record.tuned->surprising ? kSurpriseNs : kTunerWakeNs;
     if (ended.record.ended_ns < tuner_woken_ns_ + wait) return false;
     tuner_woken_ns_ = ended.record.ended_ns;
     return true;

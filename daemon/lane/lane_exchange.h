@@ -10,6 +10,7 @@
 #include <cstdint>
 #include <cstring>
 #include <memory>
+#include <optional>
 #include <string_view>
 #include <variant>
 
@@ -149,33 +150,37 @@ struct ChoiceUsed {
   }
 };
 
+// For the tuner: how an op was sent whose recipe it has chosen, and what that took.
+struct TunedRecord {
+  std::uint32_t choice = 0;  // its version
+  bool mixed = false;        // not all of it was sent by its choice
+  bool surprising = false;   // it took another time than usual, or there is no usual yet
+  bool alike = true;         // other nodes' results came by the same recipe
+  // The candidates that it was sent by where the leading node or the client has a say, and not
+  // `choice` alone: results, and contributions.
+  std::uint8_t lead = tuner::kNoCandidate;
+  std::uint8_t lead_contributions = tuner::kNoCandidate;
+  bool lead_is_trial = false;
+  bool led = false;               // `lead` is what the leading node has chosen
+  std::uint8_t probe_chunks = 0;  // so many contributions to each owner went raw for a look
+  // A candidate that the node's client does not encode by.
+  std::uint8_t unheeded = tuner::kNoCandidate;
+  bool announced = false;  // contributions were sent before the op began
+  bool one_sided = false;  // this node had nothing to wait for: the op's time is not its own
+  std::uint64_t encode_ns = 0, encoded_bytes = 0;
+  std::uint64_t client_ns = 0;  // before it was submitted: the client has encoded
+  tuner::ErrorSample error;
+};
+
 // One line of the flight recorder.
 struct OpRecord {
   std::uint64_t tensor = 0, sequence = 0, count = 0, bytes_sent = 0;
   std::uint64_t submitted_ns = 0, started_ns = 0, ended_ns = 0;
   std::uint16_t kind = 0, lane = 0;
   std::uint32_t peer = 0xffffffff;  // of a send or recv: the other rank, if it is known
-  std::uint8_t dtype = 0, reduction = 0, lossy = 0, eager = 0;
-  // For the tuner, of ops whose recipe it chose.
-  std::uint8_t tuned = 0;
-  std::uint8_t mixed = 0;       // not all of it was sent by its choice
-  std::uint8_t surprising = 0;  // it took another time than usual, or there is no usual yet
-  std::uint8_t alike = 1;       // other nodes' results came by the same recipe
-  // The candidates that it was sent by where the leading node or the client has a say, and not
-  // `choice` alone: results, and contributions.
-  std::uint8_t lead = tuner::kNoCandidate;
-  std::uint8_t lead_contributions = tuner::kNoCandidate;
-  std::uint8_t lead_is_trial = 0;
-  std::uint8_t led = 0;           // `lead` is what the leading node has chosen
-  std::uint8_t probe_chunks = 0;  // so many contributions to each owner went raw for a look
-  // A candidate that the node's client does not encode by.
-  std::uint8_t unheeded = tuner::kNoCandidate;
-  std::uint8_t announced = 0;  // contributions were sent before the op began
-  std::uint8_t one_sided = 0;  // this node had nothing to wait for: the op's time is not its own
-  std::uint32_t choice = 0;    // its version
-  std::uint64_t encode_ns = 0, encoded_bytes = 0;
-  std::uint64_t client_ns = 0;  // before it was submitted: the client has encoded
-  tuner::ErrorSample error;
+  std::uint8_t dtype = 0, reduction = 0;
+  bool lossy = false, eager = false;
+  std::optional<TunedRecord> tuned;  // none: the tuner has not chosen its recipe
 };
 
 namespace event {

@@ -86,19 +86,19 @@ void OpLedger::record(OpId op, const Ending& ending) {
   record.lane = static_cast<std::uint16_t>(core_.setup().shape.lane);
   record.dtype = ended.announced_first.dtype;
   record.reduction = ended.announced_first.reduction;
-  record.lossy = data.encoding.lossy ? 1 : 0;
-  record.eager = ended.is_eager() ? 1 : 0;
-  record.announced = ended.announces_chunks() ? 1 : 0;
-  if (data.encoding.tuning != nullptr) {
-    tuning_.describe(op, record);
-    record.one_sided =
-        !ended.is_eager() && ended.plan->keeps_sums() && ended.chunks.owned(core_.self()) == 0 ? 1
-                                                                                               : 0;
-    record.surprising = is_surprising(data, ending.now_ns) ? 1 : 0;
-    record.encode_ns = block.encode_ns;
-    record.client_ns = data.tensor->lanes[core_.setup().shape.lane].client_ns;
-    record.encoded_bytes = block.encoded_bytes;
-    record.error = block.error;
+  record.lossy = data.encoding.lossy;
+  record.eager = ended.is_eager();
+  record.tuned = tuning_.describe(op);
+  if (record.tuned) {
+    TunedRecord& tuned = *record.tuned;
+    tuned.announced = ended.announces_chunks();
+    tuned.one_sided =
+        !ended.is_eager() && ended.plan->keeps_sums() && ended.chunks.owned(core_.self()) == 0;
+    tuned.surprising = is_surprising(data, ending.now_ns);
+    tuned.encode_ns = block.encode_ns;
+    tuned.client_ns = data.tensor->lanes[core_.setup().shape.lane].client_ns;
+    tuned.encoded_bytes = block.encoded_bytes;
+    tuned.error = block.error;
   }
   core_.resources().reports.record({&group_, record, ending.code, Sentence(ending.text)},
                                    *core_.resources().counters);

@@ -257,21 +257,22 @@ void OpTuning::compare(OpId op, const wire::BlockHeader& header) noexcept {
   alike = alike && tuning->makes(candidate(op, place), header);
 }
 
-void OpTuning::describe(OpId op, OpRecord& record) const noexcept {
+std::optional<TunedRecord> OpTuning::describe(OpId op) const noexcept {
   const Choice& choice = choices_[op];
-  if (tuning(op) == nullptr || choice.source == Source::none) return;
-  record.tuned = 1;
+  if (tuning(op) == nullptr || choice.source == Source::none) return std::nullopt;
+  TunedRecord record;
   record.choice = choice.version;
-  record.alike = choice.found.alike ? 1 : 0;
-  record.led = choice.source == Source::lead ? 1 : 0;
-  if (record.led != 0 || has_client_blocks(op)) {
+  record.alike = choice.found.alike;
+  record.led = choice.source == Source::lead;
+  if (record.led || has_client_blocks(op)) {
     record.lead = candidate(op, core_.self());
     record.lead_contributions = contributions(op);
   }
-  record.lead_is_trial = (record.led != 0 ? choice.lead.trial : choice.aside.trial) ? 1 : 0;
+  record.lead_is_trial = record.led ? choice.lead.trial : choice.aside.trial;
   record.probe_chunks = choice.aside.probe_chunks;
   record.unheeded = choice.found.unheeded;
-  record.mixed = choice.found.mixed ? 1 : 0;
+  record.mixed = choice.found.mixed;
+  return record;
 }
 
 // ---- Samples ------------------------------------------------------------------------------------

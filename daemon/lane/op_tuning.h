@@ -4,6 +4,7 @@
 // told of it.
 
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -72,8 +73,9 @@ class OpTuning {
   // How the client of a tensor with client_blocks is to encode the next op, for its completion; 0:
   // nothing is said.
   std::uint32_t next_by_client(collective::OpId op) noexcept;
-  // What the tuner is to know of an op that has ended.
-  void describe(collective::OpId op, OpRecord& record) const noexcept;
+  // What the tuner is to know of an op that has ended, as far as it is the choice. None: it has not
+  // chosen.
+  std::optional<TunedRecord> describe(collective::OpId op) const noexcept;
   void forget(collective::OpId op) noexcept {
     choices_[op] = Choice{};
     candidates_.clear(op);

@@ -24,7 +24,7 @@ void write_down(GroupCore& core, LaneGroup& group, const collective::Pass& pass,
   record.ended_ns = now_ns;
   record.lane = static_cast<std::uint16_t>(core.setup().shape.lane);
   record.dtype = static_cast<std::uint8_t>(envelope.dtype);
-  record.eager = pass.eager ? 1 : 0;
+  record.eager = pass.eager;
   core.resources().reports.record({&group, record, pass.outcome.code, Sentence(pass.outcome.text)},
                                   counters);
   TraceRing& trace = core.resources().trace;

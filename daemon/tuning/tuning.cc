@@ -246,7 +246,8 @@ void Tuning::observe_rates(const MemberGroup& group, const Tuned& tuned, const E
 }
 
 void Tuning::on_op(MemberGroup& group, const TensorState& state, const OpRecord& record) {
-  if (record.tuned == 0 || !state.tuning) return;
+  if (!record.tuned || !state.tuning) return;
+  const TunedRecord& sent = *record.tuned;
   const auto found = tensors_.find(state.tuning->number());
   if (found == tensors_.end() || record.lane != found->second.lead_lane) return;
   const Spent spent(*this);
@@ -258,41 +259,39 @@ void Tuning::on_op(MemberGroup& group, const TensorState& state, const OpRecord&
   }
   const auto used =
       std::find_if(tuned.published.begin(), tuned.published.end(),
-                   [&record](const Published& one) { return one.version == record.choice; });
+                   [&sent](const Published& one) { return one.version == sent.choice; });
   if (used == tuned.published.end()) return;
   tuner::OpMeasurement measured;
   tuner::SentOp& op = measured.op;
   op.choice = used->choice;
-  const bool has_lead = record.lead < recipes_->size();
+  const bool has_lead = sent.lead < recipes_->size();
   // The leading node keeps to what it has said before, and goes on choosing.
-  op.led = record.led != 0 && tuned.self != kLeadingNode;
+  op.led = sent.led && tuned.self != kLeadingNode;
   if (has_lead) {
-    op.choice.trial = record.lead_is_trial != 0;
-    const tuner::PairOfLegs lead{record.lead_contributions, record.lead};
+    op.choice.trial = sent.lead_is_trial;
+    const tuner::PairOfLegs lead{sent.lead_contributions, sent.lead};
     // A client encodes alike for all nodes, however fast their links are.
     if (state.slots || !(used->legs == lead)) op.choice = all_by(lead, op.choice);
   }
-  if (record.unheeded < recipes_->size()) {
-    tuner_.exclude(found->first, std::uint32_t{1} << record.unheeded);
+  if (sent.unheeded < recipes_->size()) {
+    tuner_.exclude(found->first, std::uint32_t{1} << sent.unheeded);
   }
-  op.choice.probe_chunks = record.probe_chunks;
-  op.alike = record.alike != 0;
+  op.choice.probe_chunks = sent.probe_chunks;
+  op.alike = sent.alike;
   // What rides in the announcement has no start of its own, or has been sent before it; for a
   // tensor that may, its other ops are timed alike, waits for other ranks included, which are the
   // same whatever the recipe.
   const tuner::OpShape& shape = tuner_.policy(found->first).shape();
   const bool small = shape.bytes <= shape.eager_bytes;
-  const std::uint64_t began =
-      small || record.announced != 0 ? record.submitted_ns : record.started_ns;
-  const bool plain = record.mixed == 0;
-  if (began != 0 && plain && record.one_sided == 0)
-    op.ns = static_cast<double>(record.ended_ns - began);
-  op.client_ns = static_cast<double>(record.client_ns);
+  const std::uint64_t began = small || sent.announced ? record.submitted_ns : record.started_ns;
+  const bool plain = !sent.mixed;
+  if (began != 0 && plain && !sent.one_sided) op.ns = static_cast<double>(record.ended_ns - began);
+  op.client_ns = static_cast<double>(sent.client_ns);
   observe_rates(group, tuned, {found->first, op, record.lane});
-  op.error = record.error;
+  op.error = sent.error;
   // Beside a client a lane encodes results, and copies blocks.
-  measured.encoded_bytes = plain && !state.slots ? record.encoded_bytes : 0;
-  measured.encode_ns = static_cast<double>(record.encode_ns);
+  measured.encoded_bytes = plain && !state.slots ? sent.encoded_bytes : 0;
+  measured.encode_ns = static_cast<double>(sent.encode_ns);
   tuner_.observe_op(found->first, measured);
   if (!std::exchange(tuned.to_decide, true)) to_decide_.push_back(found->first);
 }

@@ -31,13 +31,13 @@ TEST_P(ClientsOpTuning, ContributionsAreWhatTheClientHasMade) {
   EXPECT_EQ(result(op), by(kHalf));
   publish(6, {.reduce = {kRaw, kRaw}, .broadcast = kHalf});
   EXPECT_EQ(contribution(op, other()), by(kBits));
-  const OpRecord record = described(op);
+  const TunedRecord record = described(op);
   EXPECT_EQ(record.choice, 5u);
   EXPECT_EQ(record.lead, kHalf);
   EXPECT_EQ(record.lead_contributions, kBits);
-  EXPECT_EQ(record.led, 0u);
+  EXPECT_FALSE(record.led);
   EXPECT_EQ(record.probe_chunks, 1u);
-  EXPECT_EQ(record.mixed, 0u);
+  EXPECT_FALSE(record.mixed);
 }
 
 // What the leading node says with an op is for all of the next one: no client can follow sooner.
@@ -67,7 +67,7 @@ TEST_P(ClientsOpTuning, TheNextOneIsSentAsTheLeadingNodeSaidWithTheLast) {
   }
   EXPECT_EQ(contribution(op, other()), by(kBits));
   EXPECT_EQ(result(op), by(kHalf));
-  EXPECT_EQ(described(op).led, 1u);
+  EXPECT_TRUE(described(op).led);
   EXPECT_EQ(described(op).lead, kHalf);
   EXPECT_EQ(described(op).lead_contributions, kBits);
 }

@@ -8,8 +8,7 @@ namespace {
 event::OpEnded well(std::uint64_t ended_ns, bool tuned, bool surprising) {
   event::OpEnded ended;
   ended.record.ended_ns = ended_ns;
-  ended.record.tuned = tuned ? 1 : 0;
-  ended.record.surprising = surprising ? 1 : 0;
+  if (tuned) ended.record.tuned.emplace().surprising = surprising;
   return ended;
 }
 

@@ -58,11 +58,7 @@ class OpTuningTest : public OneNode {
     node.core.forget(op);
     node.tuning.forget(op);
   }
-  OpRecord described(OpId op) {
-    OpRecord record;
-    node.tuning.describe(op, record);
-    return record;
-  }
+  TunedRecord described(OpId op) { return node.tuning.describe(op).value(); }
   static wire::AnnounceBody lead(std::uint8_t candidate, std::uint16_t list = kList) {
     wire::AnnounceBody body{};
     body.lead = static_cast<std::uint8_t>(candidate + 1);

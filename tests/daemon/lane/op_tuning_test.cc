@@ -41,14 +41,13 @@ TEST_F(OpTuningTest, BlocksAreSentByTheChoiceForTheirReceiver) {
   EXPECT_EQ(contribution(op, 2), by(kBits));
   EXPECT_EQ(result(op), by(kHalf));
   EXPECT_EQ(described(op).choice, 5u);
-  EXPECT_EQ(described(op).tuned, 1u);
-  EXPECT_EQ(described(op).mixed, 0u);
+  EXPECT_FALSE(described(op).mixed);
 }
 
 TEST_F(OpTuningTest, WithoutATunerItIsTheOpsOwnRecipe) {
   const OpId op = node.begin({.tensor = 6}, Node::by_recipe_of(*tensor));
   EXPECT_EQ(contribution(op, 1), tensor->declared.recipe);
-  EXPECT_EQ(described(op).tuned, 0u);
+  EXPECT_FALSE(node.tuning.describe(op));
 }
 
 TEST_F(OpTuningTest, ANewChoiceInTheMiddleOfAnOpIsFollowedAndSaid) {
@@ -58,9 +57,9 @@ TEST_F(OpTuningTest, ANewChoiceInTheMiddleOfAnOpIsFollowedAndSaid) {
   EXPECT_EQ(contribution(op, 1), by(kHalf));
   publish(6, {.reduce = {kHalf, kRaw}, .broadcast = kBits});
   EXPECT_EQ(contribution(op, 1), by(kHalf));  // the same for this one
-  EXPECT_EQ(described(op).mixed, 0u);
+  EXPECT_FALSE(described(op).mixed);
   EXPECT_EQ(contribution(op, 2, 5), by(kRaw));
-  EXPECT_EQ(described(op).mixed, 1u);
+  EXPECT_TRUE(described(op).mixed);
   EXPECT_EQ(described(op).choice, 5u);
   const auto events = node.events<event::ChunkChoice>();
   ASSERT_EQ(events.size(), 1u);
@@ -149,7 +148,7 @@ TEST_F(OpTuningOfAFollower, SendsEachLegAsTheLeadingNodeDoes) {
   EXPECT_EQ(result(op), by(kBits));
   EXPECT_EQ(described(op).lead, kBits);
   EXPECT_EQ(described(op).lead_contributions, kRaw);
-  EXPECT_EQ(described(op).lead_is_trial, 0u);
+  EXPECT_FALSE(described(op).lead_is_trial);
   end(op);
   // Not by a recipe that it may not use.
   op = begin_use(2);
@@ -178,7 +177,7 @@ TEST_F(OpTuningOfAFollower, SendsBothLegsAsTheLeadingNodeDoes) {
   // And keeps to it.
   publish(2, {.reduce = {kRaw, kRaw}, .broadcast = kRaw});
   EXPECT_EQ(contribution(op, 2), by(kBits));
-  EXPECT_EQ(described(op).mixed, 0u);
+  EXPECT_FALSE(described(op).mixed);
 }
 
 // It is sent before the leading node's announcement of it can have come.
@@ -223,9 +222,9 @@ TEST_P(EagerOpTuning, OthersHaveSentItAlikeIfTheirBlocksAre) {
   header.stages.quantizer = static_cast<std::uint8_t>(wire::QuantizerId::integer);
   header.stages.bits = 4;
   node.tuning.compare(op, header);
-  EXPECT_EQ(described(op).alike, 1u);
+  EXPECT_TRUE(described(op).alike);
   node.tuning.compare(op, wire::BlockHeader{});
-  EXPECT_EQ(described(op).alike, 0u);
+  EXPECT_FALSE(described(op).alike);
 }
 
 TEST_F(OpTuningOfAFollower, HearsOfALeadBeforeItsOwnSubmission) {
@@ -284,17 +283,17 @@ TEST_F(OpTuningTest, NoticesResultsThatWereMadeOtherwise) {
   wire::BlockHeader header;
   header.codec = static_cast<std::uint8_t>(wire::CodecId::bf16);
   node.tuning.compare(op, header);
-  EXPECT_EQ(described(op).alike, 1u);
+  EXPECT_TRUE(described(op).alike);
   header.codec = static_cast<std::uint8_t>(wire::CodecId::raw);
   header.flags = wire::kBlockNonfiniteRaw;  // it could not be made as here
   node.tuning.compare(op, header);
-  EXPECT_EQ(described(op).alike, 1u);
+  EXPECT_TRUE(described(op).alike);
   header.flags = 0;
   node.tuning.compare(op, header);
-  EXPECT_EQ(described(op).alike, 0u);
+  EXPECT_FALSE(described(op).alike);
   header.codec = static_cast<std::uint8_t>(wire::CodecId::bf16);
   node.tuning.compare(op, header);
-  EXPECT_EQ(described(op).alike, 0u);
+  EXPECT_FALSE(described(op).alike);
 }
 
 // ---- Samples

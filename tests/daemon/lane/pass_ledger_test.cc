@@ -73,8 +73,8 @@ TEST_F(PassLedgerTest, ARecordSaysWhatASendWasAndHowLongItTook) {
   EXPECT_EQ(ended.record.started_ns, kStartedNs);
   EXPECT_EQ(ended.record.ended_ns, world.clock.now_ns());
   EXPECT_EQ(ended.record.dtype, static_cast<std::uint8_t>(DType::f32));
-  EXPECT_EQ(ended.record.eager, 1u);
-  EXPECT_EQ(ended.record.tuned, 0u);
+  EXPECT_TRUE(ended.record.eager);
+  EXPECT_FALSE(ended.record.tuned);
 }
 
 TEST_F(PassLedgerTest, OfARecvItSaysWhoHasSentAndHowMuchHasCome) {

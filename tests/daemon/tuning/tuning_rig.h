@@ -105,13 +105,13 @@ class TuningRig : public testing::Test {
     record.tensor = state.id;
     record.kind = plan::kAllReduce.number;
     record.lane = 1;
-    record.tuned = 1;
+    TunedRecord& tuned = record.tuned.emplace();
     record.count = state.count;
-    record.choice = state.tuning->version();
+    tuned.choice = state.tuning->version();
     record.submitted_ns = record.started_ns = clock.now_ns();
     clock.advance_ns(1'000'000);
     record.ended_ns = clock.now_ns();
-    record.error.contributions = {.energy = 100.0, .residual_energy = 1.0, .elements = state.count};
+    tuned.error.contributions = {.energy = 100.0, .residual_energy = 1.0, .elements = state.count};
     return record;
   }
   void run(const TensorState& state, int ops) {

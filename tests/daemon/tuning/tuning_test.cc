@@ -202,7 +202,7 @@ TEST_F(TuningTest, AnAlarmTakesTheChoiceBack) {
   run(*state, 10);
   ASSERT_TRUE(may_use(*state, "3lc:s=1.75"));
   OpRecord bad = op_of(*state);
-  bad.error.nonfinite = true;
+  bad.tuned->error.nonfinite = true;
   tuning->on_op(*group, *state, bad);
   EXPECT_TRUE(may_use(*state, "3lc:s=1.75")) << "the decision comes with the next work";
   tuning->do_work();
@@ -215,7 +215,7 @@ TEST_F(TuningTest, WhatAClientDoesNotHeedIsNotChosen) {
   ASSERT_TRUE(begin(*state));
   measure(*state);
   OpRecord record = op_of(*state);
-  record.unheeded = state->tuning->now(1);
+  record.tuned->unheeded = state->tuning->now(1);
   ASSERT_EQ(tuning->choice_text(*state), "ef(int:bits=8)");
   tuning->on_op(*group, *state, record);
   tuning->do_work();
@@ -227,9 +227,9 @@ TEST_F(TuningTest, OpsThatSayNothingOfAChoiceAreNotCounted) {
   const auto state = declare();
   ASSERT_TRUE(begin(*state));
   OpRecord untuned = op_of(*state), other_lane = untuned, unknown = untuned;
-  untuned.tuned = 0;
+  untuned.tuned.reset();
   other_lane.lane = 0;  // the tensor's ops are counted by lane 1
-  unknown.choice = 99;
+  unknown.tuned->choice = 99;
   for (const OpRecord& record : {untuned, other_lane, unknown}) {
     tuning->on_op(*group, *state, record);
   }
