@@ -434,6 +434,7 @@ TEST_F(BadPeersOfAPatientDaemon, BeginLargeMessages) {
     auto begun = peer.control(large);
     begun.resize(begun.size() / 2);
     EXPECT_TRUE(peer.send(begun));
+    EXPECT_TRUE(peer.is_delivered());
   }
   HostilePeer& ninth = enter();
   ninth.send(ninth.control(large));

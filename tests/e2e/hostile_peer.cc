@@ -2,9 +2,11 @@
 
 #include <arpa/inet.h>
 #include <fcntl.h>
+#include <linux/sockios.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <signal.h>
+#include <sys/ioctl.h>
 #include <sys/socket.h>
 
 #include <algorithm>
@@ -75,6 +77,13 @@ bool HostilePeer::send(std::span<const std::byte> bytes) {
     if (::poll(&entry, 1, 60'000 * tests::kSlowdown) <= 0) return false;
   }
   return true;
+}
+
+bool HostilePeer::is_delivered() const {
+  return eventually([&] {
+    int unacknowledged = 0;
+    return ::ioctl(socket_.get(), SIOCOUTQ, &unacknowledged) == 0 && unacknowledged == 0;
+  });
 }
 
 bool HostilePeer::receive(std::span<std::byte> bytes) {

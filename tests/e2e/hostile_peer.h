@@ -27,6 +27,9 @@ class HostilePeer {
   bool is_secure() const { return socket_ && ssl_; }
   // False when the daemon has closed, or takes nothing for a second.
   bool send(std::span<const std::byte> bytes);
+  // Waits until the daemon's kernel holds all that was sent. Without, a connection that sends later
+  // may be read before: each processor's queue of packets is worked off in its own time.
+  bool is_delivered() const;
 
   // A frame whose sizes and checksums fit.
   static std::vector<std::byte> frame(wire::FrameHeader header,
