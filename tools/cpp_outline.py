@@ -220,7 +220,7 @@ class Reader:
         if text == "operator":
             # Its sign is part of the name: operator<, operator(), operator new[].
             after = begin + 3 if self.text(begin + 1) + self.text(begin + 2) in ("()", "[]") else after
-            while self.text(after) != "(" and after < len(self.tokens_):
+            while self.text(after) not in ("(", ";") and after < len(self.tokens_):
                 after += 1
             text = "".join(self.text(at) for at in range(begin, after))
         elif text in CLOSES:

@@ -263,21 +263,19 @@ void Announcements::reduced(const BlockRequest& request, const BlockCompletion& 
 bool Announcements::place_values(std::uint32_t node, std::size_t bytes, net::PayloadPlace& place) {
   if (bytes > EagerInputs::most_bytes(core_.setup().shape)) return false;
   if (bytes == 0) return true;
-  const std::uint32_t slab = core_.peer(node).receiving.eager_slab = values_.take(node);
+  const std::uint32_t slab = values_.take(node);
   if (slab == SlabPool::kNone) return false;  // more eager ops than the group allows
+  core_.peer(node).receiving.fills = filling::EagerSlab{slab};
   place.body = host_bytes(values_.operand(node, slab)).first(bytes);
   return true;
 }
 
 void Announcements::accept_values(std::uint32_t node, OpId op, const wire::AnnounceBody& body) {
-  const std::uint32_t slab = core_.peer(node).receiving.eager_slab;
-  if (slab == SlabPool::kNone) return;
-  if (op == collective::kNoSlot) return values_.give(node, slab);
-  values_.keep(op, node, {slab, body.eager_bytes, (body.flags & wire::kAnnounceBlock) != 0});
-}
-
-void Announcements::abandoned(std::uint32_t node, const Receiving& receiving) noexcept {
-  if (receiving.eager_slab != SlabPool::kNone) values_.give(node, receiving.eager_slab);
+  const auto* const filled = std::get_if<filling::EagerSlab>(&core_.peer(node).receiving.fills);
+  if (filled == nullptr) return;
+  if (op == collective::kNoSlot) return abandoned(node, *filled);
+  values_.keep(op, node,
+               {filled->slab, body.eager_bytes, (body.flags & wire::kAnnounceBlock) != 0});
 }
 
 }  // namespace tern::daemon

@@ -45,7 +45,9 @@ class Announcements {
   bool place_values(std::uint32_t node, std::size_t bytes, net::PayloadPlace& place);
   // kNoSlot: nobody wants them.
   void accept_values(std::uint32_t node, collective::OpId op, const wire::AnnounceBody& body);
-  void abandoned(std::uint32_t node, const Receiving& receiving) noexcept;
+  void abandoned(std::uint32_t node, const filling::EagerSlab& filled) noexcept {
+    values_.give(node, filled.slab);
+  }
 
   // An op of which owners hear their chunks begins when the last node has announced it.
   void begin_if_all_announced(collective::OpId op) noexcept;

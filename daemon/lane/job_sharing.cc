@@ -126,7 +126,7 @@ void JobSharing::bind_links(const std::vector<LaneGroup*>& groups, LaneLinks& li
   const auto for_links = [&groups](auto&& action) {
     for (LaneGroup* group : groups) {
       for (LanePeer* peer : group->core().peers()) {
-        if (peer != nullptr && peer->link && !peer->lost) action(group->core().job(), *peer);
+        if (peer != nullptr && peer->link && peer->can_serve()) action(group->core().job(), *peer);
       }
     }
   };

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "base/bump.h"
+#include "base/overloaded.h"
 #include "collective/op_plan.h"
 #include "daemon/lane/fail_body.h"
 #include "daemon/lane/lane_group.h"
@@ -53,11 +54,10 @@ const LaneGroup::FrameHandler* LaneGroup::FrameHandler::of(std::uint8_t kind) {
       }};
   static constexpr FrameHandler kContribution = {
       [](LaneGroup& group, std::uint32_t node, Header& header, Place& place) {
-        return group.reduce_.place_contribution(node, header, group.core_.peer(node).receiving,
-                                                place);
+        return group.reduce_.place_contribution(node, header, place);
       },
       [](LaneGroup& group, std::uint32_t node, Header& header, const Place&) {
-        group.reduce_.accept_contribution(node, header, group.core_.peer(node).receiving);
+        group.reduce_.accept_contribution(node, header);
         return true;
       }};
   static constexpr FrameHandler kResult = {
@@ -176,11 +176,17 @@ void LaneGroup::give_up_op(std::uint32_t node, const wire::FrameHeader& header) 
 
 void LaneGroup::on_abandoned(LanePeer& peer) {
   const Receiving receiving = std::exchange(peer.receiving, Receiving{});
-  if (receiving.result_buffer != SlabPool::kNone) peer.results.give(receiving.result_buffer);
-  if (receiving.op != collective::kNoSlot) frame_acked(receiving.op);
-  announcements_.abandoned(core_.node_of(peer), receiving);
-  if (receiving.orphaned) reduce_.give_orphan(receiving.receive_slab);
-  point_to_point_.on_abandoned(core_.node_of(peer), receiving);
+  const std::uint32_t node = core_.node_of(peer);
+  std::visit(
+      Overloaded{[](std::monostate) {}, [](const filling::ReceiveSlab&) {},
+                 [&](const filling::Orphan& one) { reduce_.abandoned(one); },
+                 [&](const filling::ResultBuffer& one) {
+                   peer.results.give(one.buffer);
+                   frame_acked(one.op);
+                 },
+                 [&](const filling::EagerSlab& one) { announcements_.abandoned(node, one); },
+                 [&](const auto& of_a_send) { point_to_point_.on_abandoned(node, of_a_send); }},
+      receiving.fills);
 }
 
 // ---- Announcements ------------------------------------------------------------------------------

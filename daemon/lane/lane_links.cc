@@ -10,6 +10,9 @@
 #include "base/check.h"
 
 namespace tern::daemon {
+
+using Phase = LanePeer::Phase;
+
 namespace {
 
 // Payloads that are no blocks: failures, checksums, what announcements say.
@@ -36,11 +39,11 @@ LanePeer& LaneLinks::peer(const wire::NodeId& id, std::uint64_t group,
                           const net::Endpoint& endpoint) {
   const bool addressed = endpoint.port != 0;
   for (auto& peer : peers_) {
-    if (peer->id != id || peer->group != group || peer->lost) continue;
+    if (peer->id != id || peer->group != group || !peer->can_serve()) continue;
     // Made for a connection that was meant for somebody else, a daemon that was here before: it
     // could not begin a link of its own.
-    if (peer->stranger && addressed) {
-      peer->lost = true;
+    if (peer->phase == Phase::stranger && addressed) {
+      peer->phase = Phase::lost;
       continue;
     }
     return *peer;
@@ -48,7 +51,7 @@ LanePeer& LaneLinks::peer(const wire::NodeId& id, std::uint64_t group,
   auto peer = std::make_unique<LanePeer>(resources_.settings.block_bytes());
   peer->id = id;
   peer->group = group;
-  peer->stranger = self_ < id && !addressed;
+  if (self_ < id && !addressed) peer->phase = Phase::stranger;
   peer->small.resize(kSmallPayloadBytes);
   net::Link::Identity identity;
   identity.self = self_;
@@ -97,7 +100,7 @@ int LaneLinks::tick(std::uint64_t now_ns) {
   // By index: a link that is lost may be made anew, at the end.
   for (std::size_t i = 0; i < peers_.size(); ++i) {
     LanePeer& peer = *peers_[i];
-    if (peer.link && !peer.lost) work += peer.link->tick(now_ns);
+    if (peer.link && peer.can_serve()) work += peer.link->tick(now_ns);
   }
   return work;
 }
@@ -105,7 +108,7 @@ int LaneLinks::tick(std::uint64_t now_ns) {
 void LaneLinks::say_goodbye() {
   closing_ = true;
   for (auto& peer : peers_) {
-    if (peer->link && !peer->lost) peer->link->say_goodbye();
+    if (peer->link && peer->can_serve()) peer->link->say_goodbye();
   }
 }
 
@@ -116,7 +119,7 @@ int LaneLinks::bound_memory() {
   int given_up = 0;
   for (std::size_t i = 0; i < peers_.size(); ++i) {
     LanePeer& peer = *peers_[i];
-    if (peer.lost) continue;
+    if (!peer.can_serve()) continue;
     const std::uint64_t held = peer.link->held_bytes();
     if (held > peer.may_hold_bytes) {
       peer.link->give_up(Errc::peer_lost, kTooMuchHeld);
@@ -136,13 +139,13 @@ int LaneLinks::bound_memory() {
 LanePeer& LaneLinks::who_holds_most() {
   std::map<std::uint32_t, std::uint64_t> held;  // by account
   for (const auto& peer : peers_) {
-    if (!peer->lost) held[peer->account] += peer->link->held_bytes();
+    if (peer->can_serve()) held[peer->account] += peer->link->held_bytes();
   }
   const auto less = [](const auto& a, const auto& b) { return a.second < b.second; };
   const std::uint32_t account = std::max_element(held.begin(), held.end(), less)->first;
   LanePeer* most = nullptr;
   for (const auto& peer : peers_) {
-    if (peer->lost || peer->account != account) continue;
+    if (!peer->can_serve() || peer->account != account) continue;
     if (most == nullptr || peer->link->held_bytes() > most->link->held_bytes()) most = peer.get();
   }
   return *most;
@@ -154,22 +157,23 @@ int LaneLinks::settle(std::uint64_t now_ns) {
   for (auto& peer : peers_) {
     if (peer->groups > 0) {
       peer->unused_ns = 0;
-      peer->served = true;
+      if (peer->can_serve()) peer->phase = Phase::used;
     } else if (peer->unused_ns == 0) {
       peer->unused_ns = now_ns;
-    } else if (!peer->lost && now_ns - peer->unused_ns >= limit_ns) {
+    } else if (peer->can_serve() && now_ns - peer->unused_ns >= limit_ns) {
       peer->link->say_goodbye();
       ++work;
     }
   }
-  std::erase_if(peers_, [](const auto& peer) { return peer->lost && peer->groups == 0; });
+  std::erase_if(peers_, [](const auto& peer) { return !peer->can_serve() && peer->groups == 0; });
   return work;
 }
 
 std::uint64_t LaneLinks::next_deadline_ns(std::uint64_t otherwise) const {
   std::uint64_t deadline = otherwise;
   for (const auto& peer : peers_) {
-    if (peer->link && !peer->lost) deadline = std::min(deadline, peer->link->next_deadline_ns());
+    if (peer->link && peer->can_serve())
+      deadline = std::min(deadline, peer->link->next_deadline_ns());
   }
   return deadline;
 }
@@ -204,7 +208,8 @@ bool LaneLinks::on_frame(net::Link& link, const wire::FrameHeader& header,
   }
   peer.receiving = Receiving{};
   // On a link that groups have used, these are late frames of an ended epoch.
-  if (!known && protocol_ok && !peer.served && !std::exchange(peer.reported, true)) {
+  const bool was_unused = peer.phase == Phase::unused || peer.phase == Phase::stranger;
+  if (!known && protocol_ok && was_unused && !std::exchange(peer.is_reported, true)) {
     report_peer(peer.id, "it sends frames of a group that is not known here");
   }
   return protocol_ok;
@@ -228,7 +233,7 @@ void LaneLinks::on_breach(net::Link& link, const char* text) {
 
 void LaneLinks::on_lost(net::Link& link, Errc reason, const char* text) {
   LanePeer& peer = peer_of(link);
-  peer.lost = true;
+  peer.phase = Phase::lost;
   if (peer.groups > 0) bump(resources_.counters->links_lost, std::uint64_t{1});
   // A daemon that ends makes no link anew.
   const bool superseded = !closing_ && (superseding_ || link.said_goodbye());

@@ -7,6 +7,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <variant>
 #include <vector>
 
 #include "collective/mailbox.h"
@@ -55,18 +56,41 @@ class ResultBuffers {
   std::vector<std::uint32_t> free_;
 };
 
-// What a link is filling at the moment.
+// What a link is filling at the moment, and what whoever placed it there holds for it until the
+// frame has come whole or is given up.
+namespace filling {
+
+struct ReceiveSlab {  // the chunk's: ReduceLeg
+  collective::ChunkId chunk;
+  std::uint32_t slab;
+};
+struct Orphan {  // the same after its chunk has ended: given back with the frame
+  std::uint32_t slab;
+};
+struct ResultBuffer {   // of the peer's: ResultLeg
+  collective::OpId op;  // pinned until the block is delivered
+  std::uint32_t buffer;
+};
+struct EagerSlab {  // of the node's pool: Announcements
+  std::uint32_t slab;
+};
+struct OfferSlab {  // of the node's pool: PointToPoint
+  std::uint32_t slab;
+};
+struct Piece {  // of a send: PassPieces
+  collective::Mailbox::Place place;
+  std::uint32_t buffer = SlabPool::kNone;  // of the peer's, where the piece is a block
+};
+// Small payloads of the link, a recv's memory of which nothing is held, or nothing at all.
+using Anything =
+    std::variant<std::monostate, ReceiveSlab, Orphan, ResultBuffer, EagerSlab, OfferSlab, Piece>;
+
+}  // namespace filling
+
 struct Receiving {
   LaneGroup* group = nullptr;
-  collective::OpId op = collective::kNoSlot;  // of a result: pinned until it is delivered
-  collective::ChunkId chunk = collective::kNoSlot;
-  std::uint32_t receive_slab = SlabPool::kNone;
-  bool orphaned = false;  // the slab's chunk has ended: give it back afterwards
-  std::uint32_t eager_slab = SlabPool::kNone;     // of the node's pool
-  std::uint32_t result_buffer = SlabPool::kNone;  // of the peer's
-  std::uint32_t offer_slab = SlabPool::kNone;     // of PointToPoint's pool of the node
-  collective::Mailbox::Place piece;               // of a send; no pass: none
   bool refused = false;  // the header broke the protocol; the link ends with the frame
+  filling::Anything fills;
 };
 
 // What a link's carrier has counted, look by look.
@@ -122,12 +146,17 @@ struct LanePeer {
   std::uint64_t round_trip_ns = 0;
   CarriedByLink carried;
   std::string told_carrier;  // what the log has said of it
-  bool lost = false;
-  bool served = false;    // epochs have used it
-  bool reported = false;  // to speak of groups that are not known, though none has used it
+  enum class Phase : std::uint8_t {
+    unused,    // no epoch has used it yet
+    stranger,  // the same: the node connected without being expected, and its address is unknown
+    used,
+    lost,  // no epoch may begin to use it
+  };
+  Phase phase = Phase::unused;
+  bool is_reported = false;  // to speak of groups that are not known, though none has used it
   std::optional<SharedPlaces::Held> place;  // none since a group has used it
-  bool stranger = false;  // it connected without being expected, and where it listens is unknown
 
+  bool can_serve() const { return phase != Phase::lost; }
   // Whether it can still be sent to.
   bool is_lost() const { return link->state() == net::LinkState::lost; }
 };

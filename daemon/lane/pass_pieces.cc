@@ -120,50 +120,53 @@ bool PassPieces::place(std::uint32_t node, const wire::FrameHeader& header,
                        net::PayloadPlace& place) {
   LanePeer& peer = core_.peer(node);
   const std::size_t bytes = header.payload_bytes;
-  Mailbox::Place& piece = peer.receiving.piece;
-  if (!partners_.mailbox.expect_piece(node, header.op_seq, bytes, piece)) return false;
-  if (piece.pass == collective::kNoSlot) return true;
-  if (piece.block_of == 0) {
-    place.body = host_bytes(partners_.memories[piece.pass].elements.slice(piece.offset, bytes));
-    return true;
-  }
-  if (bytes < wire::kBlockHeaderBytes || bytes > peer.results.bytes()) {
-    partners_.mailbox.on_piece(std::exchange(piece, {}), 0, Mailbox::Piece::abandoned);
+  filling::Piece piece;
+  const Mailbox::Place& at = piece.place;
+  if (!partners_.mailbox.expect_piece(node, header.op_seq, bytes, piece.place)) return false;
+  if (at.pass == collective::kNoSlot) return true;
+  if (at.block_of == 0) {
+    place.body = host_bytes(partners_.memories[at.pass].elements.slice(at.offset, bytes));
+  } else if (bytes < wire::kBlockHeaderBytes || bytes > peer.results.bytes()) {
+    abandoned(node, piece);
     return false;
+  } else {
+    piece.buffer = peer.results.take();
+    place.body = host_bytes(peer.results.operand(piece.buffer)).first(bytes);
   }
-  peer.receiving.result_buffer = peer.results.take();
-  place.body = host_bytes(peer.results.operand(peer.receiving.result_buffer)).first(bytes);
+  peer.receiving.fills = piece;
   return true;
 }
 
 void PassPieces::accept(std::uint32_t node, const net::PayloadPlace& place) {
-  const Mailbox::Place& piece = core_.peer(node).receiving.piece;
-  if (piece.pass == collective::kNoSlot) return;
-  if (piece.block_of != 0) return accept_block(node, place.body);
-  partners_.copies.deliver(piece.pass, {piece.offset, place.body.size()});
-  partners_.mailbox.on_piece(piece, place.body.size(), Mailbox::Piece::whole);
+  const auto* const filled = std::get_if<filling::Piece>(&core_.peer(node).receiving.fills);
+  if (filled == nullptr) return;
+  const filling::Piece piece = *filled;
+  const Mailbox::Place& at = piece.place;
+  if (at.block_of != 0) return accept_block(node, piece, place.body);
+  partners_.copies.deliver(at.pass, {at.offset, place.body.size()});
+  partners_.mailbox.on_piece(at, place.body.size(), Mailbox::Piece::whole);
 }
 
-void PassPieces::accept_block(std::uint32_t node, std::span<const std::byte> block) {
-  LanePeer& peer = core_.peer(node);
-  const Mailbox::Place& piece = peer.receiving.piece;
-  const DType type = partners_.mailbox.pass(piece.pass).what.envelope.dtype;
-  const PassBlocks::Measure measure = PassBlocks::measure(block, type, piece.block_of);
+void PassPieces::accept_block(std::uint32_t node, const filling::Piece& piece,
+                              std::span<const std::byte> block) {
+  const Mailbox::Place& at = piece.place;
+  const DType type = partners_.mailbox.pass(at.pass).what.envelope.dtype;
+  const PassBlocks::Measure measure = PassBlocks::measure(block, type, at.block_of);
   BlockRequest request;
   request.verb = BlockVerb::deliver;
-  request.op = piece.pass;
-  request.number = piece.offer;
+  request.op = at.pass;
+  request.number = at.offer;
   request.node = node;
-  request.offset = piece.offset;
-  request.slab = std::exchange(peer.receiving.result_buffer, SlabPool::kNone);
-  request.block = peer.results.operand(request.slab).slice(0, block.size());
-  request.sum = partners_.memories[piece.pass].elements.slice(piece.offset, measure.bytes);
+  request.offset = at.offset;
+  request.slab = piece.buffer;
+  request.block = core_.peer(node).results.operand(request.slab).slice(0, block.size());
+  request.sum = partners_.memories[at.pass].elements.slice(at.offset, measure.bytes);
   if (measure.problem != nullptr) {
     BlockCompletion refused;
     refused.problem = measure.problem;
     return delivered(request, refused);
   }
-  partners_.mailbox.landed(piece, measure.bytes);
+  partners_.mailbox.landed(at, measure.bytes);
   path_.submit(request);
 }
 
@@ -183,10 +186,13 @@ void PassPieces::delivered(const BlockRequest& request, const BlockCompletion& c
 }
 
 void PassPieces::damaged(std::uint32_t node) {
-  LanePeer& peer = core_.peer(node);
-  const std::uint32_t buffer = std::exchange(peer.receiving.result_buffer, SlabPool::kNone);
-  if (buffer != SlabPool::kNone) peer.results.give(buffer);
-  partners_.mailbox.on_piece(peer.receiving.piece, 0, Mailbox::Piece::damaged);
+  const auto* const filled = std::get_if<filling::Piece>(&core_.peer(node).receiving.fills);
+  if (filled != nullptr) end_without(node, *filled, Mailbox::Piece::damaged);
+}
+
+void PassPieces::end_without(std::uint32_t node, const filling::Piece& piece, Mailbox::Piece how) {
+  if (piece.buffer != SlabPool::kNone) core_.peer(node).results.give(piece.buffer);
+  partners_.mailbox.on_piece(piece.place, 0, how);
 }
 
 }  // namespace tern::daemon

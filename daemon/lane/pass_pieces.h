@@ -41,6 +41,9 @@ class PassPieces final : private MemoryOwner, private BlockSink {
   bool place(std::uint32_t node, const wire::FrameHeader& header, net::PayloadPlace& place);
   void accept(std::uint32_t node, const net::PayloadPlace& place);
   void damaged(std::uint32_t node);
+  void abandoned(std::uint32_t node, const filling::Piece& piece) {
+    end_without(node, piece, collective::Mailbox::Piece::abandoned);
+  }
 
  private:
   // `lent` is given back with the frame.
@@ -57,7 +60,9 @@ class PassPieces final : private MemoryOwner, private BlockSink {
   void encode(const collective::PassStep& step);
   void encoded(const BlockRequest& request, const BlockCompletion& completion);
   void send_made(const Made& piece);
-  void accept_block(std::uint32_t node, std::span<const std::byte> block);
+  void accept_block(std::uint32_t node, const filling::Piece& piece,
+                    std::span<const std::byte> block);
+  void end_without(std::uint32_t node, const filling::Piece& piece, collective::Mailbox::Piece how);
   void delivered(const BlockRequest& request, const BlockCompletion& completion);
 
   GroupCore& core_;

@@ -66,7 +66,10 @@ class PointToPoint {
   bool on_frame(std::uint32_t node, const wire::FrameHeader& header,
                 const net::PayloadPlace& place);
   void on_bad_payload(std::uint32_t node, const wire::FrameHeader& header);
-  void on_abandoned(std::uint32_t node, const Receiving& receiving);
+  void on_abandoned(std::uint32_t node, const filling::OfferSlab& filled);
+  void on_abandoned(std::uint32_t node, const filling::Piece& piece) {
+    pieces_.abandoned(node, piece);
+  }
 
   // ---- Time and ends ----
   // A client has copied more of what it sends: there may be work.

@@ -178,19 +178,19 @@ bool PointToPoint::place_offer(std::uint32_t node, const wire::FrameHeader& head
   if (values == 0) return true;
   const std::uint32_t slab = pools_[node]->take();
   if (slab == SlabPool::kNone) return false;  // more than the reserve
-  peer.receiving.offer_slab = slab;
+  peer.receiving.fills = filling::OfferSlab{slab};
   place.body = host_bytes(pools_[node]->operand(slab)).first(values);
   return true;
 }
 
 bool PointToPoint::accept_offer(std::uint32_t node, const wire::FrameHeader& header,
                                 const net::PayloadPlace& place, bool damaged) {
-  std::uint32_t& slab = core_.peer(node).receiving.offer_slab;
+  const auto* const filled = std::get_if<filling::OfferSlab>(&core_.peer(node).receiving.fills);
   Mailbox::Arriving offer;
   offer.node = node;
   offer.envelope = parties_of(header);
   offer.damaged = damaged;
-  offer.slab = slab;
+  offer.slab = filled != nullptr ? filled->slab : SlabPool::kNone;
   bool sound = header.op_seq < collective::kNoSlot;
   offer.number = static_cast<PassId>(header.op_seq);
   if (!damaged) {
@@ -207,18 +207,13 @@ bool PointToPoint::accept_offer(std::uint32_t node, const wire::FrameHeader& hea
             std::memcmp(body.reserved, kZero, sizeof(kZero)) == 0 &&
             place.body.size() == (offer.eager ? offer.envelope.bytes() : 0);
   }
-  if (sound && mailbox_.on_offer(offer)) {
-    slab = SlabPool::kNone;
-    return true;
-  }
-  if (slab != SlabPool::kNone) pools_[node]->give(slab);
-  slab = SlabPool::kNone;
+  if (sound && mailbox_.on_offer(offer)) return true;
+  if (filled != nullptr) on_abandoned(node, *filled);
   return false;
 }
 
-void PointToPoint::on_abandoned(std::uint32_t node, const Receiving& receiving) {
-  if (receiving.offer_slab != SlabPool::kNone) pools_[node]->give(receiving.offer_slab);
-  mailbox_.on_piece(receiving.piece, 0, Mailbox::Piece::abandoned);
+void PointToPoint::on_abandoned(std::uint32_t node, const filling::OfferSlab& filled) {
+  pools_[node]->give(filled.slab);
 }
 
 }  // namespace tern::daemon

@@ -110,7 +110,7 @@ void ReduceLeg::contributed(const BlockRequest& request, const BlockCompletion& 
 // ---- Contributions of other nodes ---------------------------------------------------------------
 
 bool ReduceLeg::place_contribution(std::uint32_t node, const wire::FrameHeader& header,
-                                   Receiving& receiving, net::PayloadPlace& place) {
+                                   net::PayloadPlace& place) {
   ChunkId chunk = collective::kNoSlot;
   if (!core_.ops().expect_contribution(node, {header.tensor, header.op_seq}, header.chunk, chunk)) {
     return false;
@@ -121,18 +121,18 @@ bool ReduceLeg::place_contribution(std::uint32_t node, const wire::FrameHeader& 
   if (header.payload_bytes > room.size() || header.payload_bytes < wire::kBlockHeaderBytes) {
     return false;
   }
-  receiving.chunk = chunk;
-  receiving.receive_slab = slab;
+  core_.peer(node).receiving.fills = filling::ReceiveSlab{chunk, slab};
   place.body = room.first(header.payload_bytes);
   return true;
 }
 
-void ReduceLeg::accept_contribution(std::uint32_t node, const wire::FrameHeader& header,
-                                    const Receiving& receiving) {
-  if (receiving.orphaned) return give_orphan(receiving.receive_slab);
-  if (receiving.chunk == collective::kNoSlot) return;
-  chunks_.keep_contribution(receiving.chunk, node, header.payload_bytes);
-  core_.ops().on_contribution(node, receiving.chunk);
+void ReduceLeg::accept_contribution(std::uint32_t node, const wire::FrameHeader& header) {
+  const filling::Anything& fills = core_.peer(node).receiving.fills;
+  if (const auto* const orphan = std::get_if<filling::Orphan>(&fills)) return abandoned(*orphan);
+  const auto* const filled = std::get_if<filling::ReceiveSlab>(&fills);
+  if (filled == nullptr) return;
+  chunks_.keep_contribution(filled->chunk, node, header.payload_bytes);
+  core_.ops().on_contribution(node, filled->chunk);
 }
 
 void ReduceLeg::add(const Action& action) {
@@ -179,10 +179,11 @@ void ReduceLeg::added(const BlockRequest& request, const BlockCompletion& comple
 
 auto ReduceLeg::is_filling() {
   return [this](std::uint32_t node, std::uint32_t slab) {
-    Receiving& receiving = core_.peer(node).receiving;
-    const bool filling = receiving.receive_slab == slab;
-    if (filling) receiving.orphaned = true;
-    return filling;
+    filling::Anything& fills = core_.peer(node).receiving.fills;
+    const auto* const filled = std::get_if<filling::ReceiveSlab>(&fills);
+    if (filled == nullptr || filled->slab != slab) return false;
+    fills = filling::Orphan{slab};
+    return true;
   };
 }
 

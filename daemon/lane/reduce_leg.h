@@ -34,12 +34,11 @@ class ReduceLeg {
 
   // ---- Frames. False: the peer has broken the protocol. ----
   bool accept_grant(std::uint32_t node, const wire::FrameHeader& header);
-  bool place_contribution(std::uint32_t node, const wire::FrameHeader& header, Receiving& receiving,
+  bool place_contribution(std::uint32_t node, const wire::FrameHeader& header,
                           net::PayloadPlace& place);
-  void accept_contribution(std::uint32_t node, const wire::FrameHeader& header,
-                           const Receiving& receiving);
-  // The slab that a frame was filling, whose chunk has ended meanwhile.
-  void give_orphan(std::uint32_t slab) noexcept { chunks_.give_slab(slab); }
+  void accept_contribution(std::uint32_t node, const wire::FrameHeader& header);
+  // The frame is given up. A slab whose chunk goes on is the chunk's.
+  void abandoned(const filling::Orphan& orphan) noexcept { chunks_.give_slab(orphan.slab); }
 
   // ---- Sums, for the result leg ----
   ChunkTable& chunks() noexcept { return chunks_; }

@@ -205,11 +205,10 @@ bool ResultLeg::place(std::uint32_t node, const wire::FrameHeader& header,
       header.payload_bytes < wire::kBlockHeaderBytes) {
     return false;
   }
-  Receiving& receiving = peer.receiving;
-  receiving.op = op;
-  receiving.result_buffer = peer.results.take();
+  const std::uint32_t taken = peer.results.take();
+  peer.receiving.fills = filling::ResultBuffer{op, taken};
   core_.pin(op);
-  const auto buffer = host_bytes(peer.results.operand(receiving.result_buffer));
+  const auto buffer = host_bytes(peer.results.operand(taken));
   const plan::Range elements = received_elements(op, header.chunk);
   const OpRank* const first = receiver_of(core_.lane_ops().ranks(op), elements);
   // Plain elements go straight to the first rank's output; no other copy is made.
@@ -227,15 +226,15 @@ bool ResultLeg::place(std::uint32_t node, const wire::FrameHeader& header,
 void ResultLeg::accept(std::uint32_t node, const wire::FrameHeader& header,
                        const net::PayloadPlace& place) {
   LanePeer& peer = core_.peer(node);
-  const Receiving& receiving = peer.receiving;
-  if (receiving.op == collective::kNoSlot) return;
+  const auto* const filled = std::get_if<filling::ResultBuffer>(&peer.receiving.fills);
+  if (filled == nullptr) return;
   BlockRequest request;
   request.verb = BlockVerb::deliver;
   request.in_place = !place.prefix.empty();
-  request.op = receiving.op;
+  request.op = filled->op;
   request.number = header.chunk;
   request.node = node;
-  request.slab = receiving.result_buffer;
+  request.slab = filled->buffer;
   request.block = peer.results.operand(request.slab)
                       .slice(0, request.in_place ? place.prefix.size() : place.body.size());
   core_.ops().delivering(node, request.op);

@@ -95,12 +95,12 @@ struct Announcer final : BlockSink {
   // Places for values of that node that are free.
   int room_for(std::uint32_t from) {
     Receiving& receiving = node.core.peer(from).receiving = Receiving{};
-    std::vector<Receiving> taken;
+    std::vector<filling::EagerSlab> taken;
     for (net::PayloadPlace place; announcements.place_values(from, 1, place);) {
-      taken.push_back(receiving);
+      taken.push_back(std::get<filling::EagerSlab>(receiving.fills));
     }
     receiving = Receiving{};
-    for (const Receiving& one : taken) announcements.abandoned(from, one);
+    for (const auto& one : taken) announcements.abandoned(from, one);
     return static_cast<int>(taken.size());
   }
 

@@ -364,7 +364,7 @@ struct Node final : MemoryOwner, BlockSink, FrameSink, net::AcceptorSink {
     const std::uint32_t node = core.node_of(peer);
     switch (static_cast<wire::FrameKind>(header.kind)) {
       case wire::FrameKind::contribution:
-        return reduce.place_contribution(node, header, peer.receiving, place);
+        return reduce.place_contribution(node, header, place);
       case wire::FrameKind::result:
         return results.place(node, header, place);
       default:
@@ -385,7 +385,7 @@ struct Node final : MemoryOwner, BlockSink, FrameSink, net::AcceptorSink {
       case wire::FrameKind::grant:
         return reduce.accept_grant(node, header);
       case wire::FrameKind::contribution:
-        reduce.accept_contribution(node, header, peer.receiving);
+        reduce.accept_contribution(node, header);
         return true;
       case wire::FrameKind::result:
         results.accept(node, header, payload.place);

@@ -94,6 +94,11 @@ class OfNode0 : public AllNodes {
     node(0).core.peer(1).receiving = Receiving{};
     return passing.place_payload(1, header, place);
   }
+  // What a frame fills that place() has found a place for.
+  template <typename What>
+  const What& filled() {
+    return std::get<What>(node(0).core.peer(1).receiving.fills);
+  }
   // As a link does with a frame that comes whole, or damaged. False: it ends.
   bool arrive(wire::FrameHeader header, const std::vector<std::byte>& payload,
               bool damaged = false) {

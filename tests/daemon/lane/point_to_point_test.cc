@@ -127,7 +127,7 @@ TEST_F(OfNode0, AConnectionThatBreaksInsideAFrameCostsNothing) {
     net::PayloadPlace at;
     wire::FrameHeader offer = header(FrameKind::send_offer);
     ASSERT_TRUE(place(offer, sizeof(wire::SendOfferBody) + 8, at));
-    passing.on_abandoned(1, node(0).core.peer(1).receiving);
+    passing.on_abandoned(1, filled<filling::OfferSlab>());
   }
   const std::uint64_t ticket = rank.submit(plan::kRecv, 1, 1000);
   ASSERT_TRUE(arrive(header(FrameKind::send_offer), offer_payload(1000, false)));
@@ -138,7 +138,7 @@ TEST_F(OfNode0, AConnectionThatBreaksInsideAFrameCostsNothing) {
   passing.cancel(*node(0).resources.clients.find(1), ticket, {Errc::cancelled, 0, "cancelled"});
   run();
   EXPECT_FALSE(rank.client.next_completion().has_value()) << "the frame still fills its memory";
-  passing.on_abandoned(1, node(0).core.peer(1).receiving);
+  passing.on_abandoned(1, filled<filling::Piece>());
   run();
   expect_end(ticket, Errc::cancelled, "cancelled");
 }

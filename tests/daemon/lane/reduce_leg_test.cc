@@ -41,18 +41,21 @@ class ReduceLegTest : public AllNodes {
   }
   // Comes whole, without a link.
   bool arrive(const wire::FrameHeader& header, std::span<const std::byte> block) {
-    Receiving receiving;
+    filling() = {};
     net::PayloadPlace place;
-    if (!owner().reduce.place_contribution(1, header, receiving, place)) return false;
+    if (!owner().reduce.place_contribution(1, header, place)) return false;
     if (!place.body.empty()) std::copy(block.begin(), block.end(), place.body.begin());
-    owner().reduce.accept_contribution(1, header, receiving);
+    owner().reduce.accept_contribution(1, header);
+    filling() = {};
     return true;
   }
   bool would_be_placed(const wire::FrameHeader& header) {
-    Receiving receiving;
+    filling() = {};
     net::PayloadPlace place;
-    return owner().reduce.place_contribution(1, header, receiving, place);
+    return owner().reduce.place_contribution(1, header, place);
   }
+  // What the other node's link fills.
+  filling::Anything& filling() { return owner().core.peer(1).receiving.fills; }
   std::uint32_t free_receive_slabs() {
     return owner().resources.memory.receive_slabs().free_count();
   }
@@ -200,13 +203,11 @@ TEST_F(ReduceLegTest, ABlockThatMakesNoSenseFailsTheOpAndIsCounted) {
 TEST_F(ReduceLegTest, AContributionToAnOpThatHasFailedIsThrownAway) {
   const auto ops = begin_granted({.count = kCount});
   owner().core.ops().fail(ops[0], {Errc::cancelled, 0, "enough"});
-  Receiving receiving;
   net::PayloadPlace place;
-  EXPECT_TRUE(
-      owner().reduce.place_contribution(1, contribution(ops[1], 0, 1000), receiving, place));
+  EXPECT_TRUE(owner().reduce.place_contribution(1, contribution(ops[1], 0, 1000), place));
   EXPECT_TRUE(place.body.empty());
-  EXPECT_EQ(receiving.receive_slab, SlabPool::kNone);
-  owner().reduce.accept_contribution(1, contribution(ops[1], 0, 1000), receiving);
+  EXPECT_TRUE(std::holds_alternative<std::monostate>(filling()));
+  owner().reduce.accept_contribution(1, contribution(ops[1], 0, 1000));
 }
 
 // ---- Memory
@@ -214,17 +215,16 @@ TEST_F(ReduceLegTest, AContributionToAnOpThatHasFailedIsThrownAway) {
 TEST_F(ReduceLegTest, ASlabThatAFrameIsFillingOutlivesItsChunk) {
   const auto ops = begin_granted({.count = kCount});
   const auto header = contribution(ops[1], 0, 1000);
-  Receiving& receiving = owner().core.peer(1).receiving;
   net::PayloadPlace place;
-  ASSERT_TRUE(owner().reduce.place_contribution(1, header, receiving, place));
+  ASSERT_TRUE(owner().reduce.place_contribution(1, header, place));
   const std::uint32_t all = owner().resources.memory.receive_slabs().count();
   EXPECT_EQ(free_receive_slabs(), all - 2);
   owner().core.ops().fail(ops[0], {Errc::cancelled, 0, "enough"});
   owner().carry_out_all();
   EXPECT_EQ(owner().completed, std::vector<OpId>{ops[0]});
   EXPECT_EQ(free_receive_slabs(), all - 1);
-  EXPECT_TRUE(receiving.orphaned);
-  owner().reduce.accept_contribution(1, header, receiving);
+  EXPECT_TRUE(std::holds_alternative<filling::Orphan>(filling()));
+  owner().reduce.accept_contribution(1, header);
   EXPECT_EQ(free_receive_slabs(), all);
   owner().expect_all_memory_is_free();
 }
