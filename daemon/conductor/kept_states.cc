@@ -76,8 +76,7 @@ bool KeptStates::adopt(const MemberGroup& group, const std::string& key, Declare
     const bool same_ranks = found->second.ranks_of_node == group.ranks_of_node;
     const std::size_t lanes = std::min(last.lanes.size(), tensor.state->lanes.size());
     for (std::size_t lane = 0; same_ranks && lane < lanes; ++lane) {
-      tensor.state->lanes[lane].share_begins = last.lanes[lane].share_begins;
-      tensor.state->lanes[lane].counts_crc = last.lanes[lane].counts_crc;
+      tensor.state->lanes[lane].shares = last.lanes[lane].shares;
     }
     if (tensor.state->tuning) tensor.state->tuning->set_all_residuals_pending();
   }

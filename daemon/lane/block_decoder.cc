@@ -274,7 +274,7 @@ const char* BlockDecoder::decode_lossy(const BlockRequest& request, const Block&
   const auto stream = tensor->codec.stream(request.node, request.number,
                                            blocks_.part(request.op, request.number).begin,
                                            blocks_.encoding(request.op).state_scale);
-  blocks_.lane_stats(request.op).streams_received = true;
+  blocks_.tensor_lane(request.op).streams.received = true;
   return text_of(
       codec::decode_shifted({block.header, block.payload}, stream, out, blocks_.workspace()));
 }
@@ -303,7 +303,7 @@ const char* BlockDecoder::decode_lossless(const BlockRequest& request, const Blo
   if (status != codec::DecodeStatus::ok) return text_of(status);
   if (delta) {
     tensor->codec.receiver_step(request.node, request.number) = block.header.stream_step + 1;
-    blocks_.lane_stats(request.op).streams_received = true;
+    blocks_.tensor_lane(request.op).streams.received = true;
   }
   return nullptr;
 }

@@ -79,7 +79,7 @@ BlockCompletion BlockEncoder::take_block(const BlockRequest& request) {
                          header.codec == static_cast<std::uint8_t>(wire::CodecId::raw);
   if (nonfinite) {
     bump(blocks_.counters().nonfinite_chunks, std::uint64_t{1});
-    bump(blocks_.lane_stats(op).raw_fallbacks, std::uint64_t{1});
+    bump(blocks_.tensor_lane(op).counts.raw_fallbacks, std::uint64_t{1});
     blocks_.stats(op).error.nonfinite = true;
   }
   const std::uint64_t end = blocks_.now_ns();
@@ -316,7 +316,7 @@ void BlockEncoder::use_state(const BlockRequest& request, wire::Leg leg,
 
 void BlockEncoder::count_sent(const BlockRequest& request) {
   ++blocks_.tensor(request.op)->codec.sender_step(request.number);
-  blocks_.lane_stats(request.op).streams_sent = true;
+  blocks_.tensor_lane(request.op).streams.sent = true;
 }
 
 // Not finite: nothing has changed.
@@ -360,7 +360,7 @@ BlockEncoder::Encoded BlockEncoder::encode_lossy(const BlockRequest& request,
   if (stats.first_encode_ns == 0) stats.first_encode_ns = begin;
   if (encoded.nonfinite) {
     bump(blocks_.counters().nonfinite_chunks, std::uint64_t{1});
-    if (tensor != nullptr) bump(blocks_.lane_stats(op).raw_fallbacks, std::uint64_t{1});
+    if (tensor != nullptr) bump(blocks_.tensor_lane(op).counts.raw_fallbacks, std::uint64_t{1});
     stats.error.nonfinite = true;
     return {0, true};
   }

@@ -330,7 +330,7 @@ void LaneGroup::complete(OpId op) {
     // With the epoch all of the state ends: the next declaration counts that.
     if (resets != 0 && !core_.ops().ended()) {
       TensorState& tensor = *core_.lane_op(op).tensor;
-      bump(tensor.lanes[setup().shape.lane].resets, resets);
+      bump(tensor.lanes[setup().shape.lane].counts.resets, resets);
       core_.resources().reports.report(event::StateReset{this, tensor.id, resets});
     }
     // Where nobody will ever submit it, its failure would be remembered for nothing.

@@ -84,7 +84,7 @@ class OpBlocks {
   const OpEncoding& encoding(collective::OpId op) const noexcept { return lane_ops_[op].encoding; }
   std::span<const OpRank> ranks(collective::OpId op) const noexcept { return lane_ops_.ranks(op); }
   TensorState* tensor(collective::OpId op) const noexcept { return lane_ops_[op].tensor; }
-  TensorLaneStats& lane_stats(collective::OpId op) const noexcept {
+  TensorLane& tensor_lane(collective::OpId op) const noexcept {
     return lane_ops_[op].tensor->lanes[ops_.shape().lane];
   }
 

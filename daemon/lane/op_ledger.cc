@@ -34,7 +34,7 @@ void OpLedger::count(OpId op, const Ending& ending) {
 void OpLedger::count_tensor(OpId op, std::uint64_t now_ns) {
   const LaneOp& data = core_.lane_op(op);
   const BlockStats& block = blocks_.stats(op);
-  TensorLaneStats& stats = data.tensor->lanes[core_.setup().shape.lane];
+  TensorCounts& stats = data.tensor->lanes[core_.setup().shape.lane].counts;
   const std::uint64_t started = data.started_ns != 0 ? data.started_ns : now_ns;
   // What travels with its announcement is encoded before the op begins.
   const std::uint64_t encoded = std::max(block.first_encode_ns, started);
@@ -96,7 +96,7 @@ void OpLedger::record(OpId op, const Ending& ending) {
         !ended.is_eager() && ended.plan->keeps_sums() && ended.chunks.owned(core_.self()) == 0;
     tuned.surprising = is_surprising(data, ending.now_ns);
     tuned.encode_ns = block.encode_ns;
-    tuned.client_ns = data.tensor->lanes[core_.setup().shape.lane].client_ns;
+    tuned.client_ns = data.tensor->lanes[core_.setup().shape.lane].tuned.client_ns;
     tuned.encoded_bytes = block.encoded_bytes;
     tuned.error = block.error;
   }
@@ -110,10 +110,10 @@ bool OpLedger::is_surprising(const LaneOp& op, std::uint64_t now_ns) const {
   constexpr std::uint64_t kFirstOps = 16;
   constexpr double kUsual = 1.4;
   constexpr double kShortNs = 1e6;
-  TensorLaneStats& stats = op.tensor->lanes[core_.setup().shape.lane];
+  TensorLane& lane = op.tensor->lanes[core_.setup().shape.lane];
   const auto took = static_cast<double>(now_ns - op.submitted_ns);
-  const double usual = std::exchange(stats.usual_ns, took);
-  if (stats.ops.load(std::memory_order_relaxed) < kFirstOps) return true;
+  const double usual = std::exchange(lane.usual_ns, took);
+  if (lane.counts.ops.load(std::memory_order_relaxed) < kFirstOps) return true;
   return std::max(took, usual) > kShortNs && (took > kUsual * usual || took * kUsual < usual);
 }
 

@@ -36,7 +36,7 @@ void OpTuning::begin(OpId op, const ClientEncoding& made) {
     if (has_client_blocks(op)) {
       // Contributions are made, by what the client was told last.
       choice.made = made.by;
-      stats(op).client_ns = made.ns;
+      tuned(op).client_ns = made.ns;
       const tuner::CandidateIndex own = by_node[core_.self()];
       std::ranges::fill(by_node, made.by.recipe);
       by_node[core_.self()] = own;
@@ -84,7 +84,7 @@ std::uint32_t OpTuning::columns(OpId op) const noexcept {
 }
 
 bool OpTuning::is_led_early(OpId op) const noexcept {
-  return is_announced(op) || has_client_blocks(op) || stats(op).encoded_early;
+  return is_announced(op) || has_client_blocks(op) || tuned(op).encoded_early;
 }
 
 bool OpTuning::leads_next(OpId op) const noexcept {
@@ -133,29 +133,29 @@ void OpTuning::hear_early(OpId op, const wire::AnnounceBody& body) noexcept {
 void OpTuning::pass_on_lead(OpId op) noexcept {
   if (tuning(op) == nullptr) return;
   const Announced& announced = choices_[op].announced;
-  if (announced.is_early) stats(op).encoded_early = true;
-  if (leads_next(op) || has_client_blocks(op)) stats(op).next_lead = announced.lead;
+  if (announced.is_early) tuned(op).encoded_early = true;
+  if (leads_next(op) || has_client_blocks(op)) tuned(op).next_lead = announced.lead;
 }
 
 std::uint32_t OpTuning::next_by_client(OpId op) noexcept {
   const TensorTuning* const tuning = this->tuning(op);
   if (tuning == nullptr || !has_client_blocks(op)) return 0;
-  Lead lead = stats(op).next_lead;
+  Lead lead = tuned(op).next_lead;
   if (!may_follow(*tuning, lead)) lead = tuning->newest();
   const bool known = lead.results != tuner::kNoCandidate;
-  stats(op).told_client = known ? lead.contributions : tuner::kRaw;
-  return shm::EncodedBy{stats(op).told_client, tuning->probe_chunks()}.packed();
+  tuned(op).told_client = known ? lead.contributions : tuner::kRaw;
+  return shm::EncodedBy{tuned(op).told_client, tuning->probe_chunks()}.packed();
 }
 
 void OpTuning::watch_client(OpId op) noexcept {
   constexpr std::uint8_t kMostUnheeded = 4;
-  TensorLaneStats& stats = this->stats(op);
+  TensorLane::Tuned& tuned = this->tuned(op);
   const bool heeds =
-      stats.told_client == tuner::kRaw || choices_[op].made.recipe == stats.told_client;
-  if (heeds || stats.told_client != stats.unheeded) stats.times_unheeded = 0;
+      tuned.told_client == tuner::kRaw || choices_[op].made.recipe == tuned.told_client;
+  if (heeds || tuned.told_client != tuned.unheeded) tuned.times_unheeded = 0;
   if (heeds) return;
-  stats.unheeded = stats.told_client;
-  if (++stats.times_unheeded == kMostUnheeded) choices_[op].found.unheeded = stats.unheeded;
+  tuned.unheeded = tuned.told_client;
+  if (++tuned.times_unheeded == kMostUnheeded) choices_[op].found.unheeded = tuned.unheeded;
 }
 
 // ---- What it is sent by -------------------------------------------------------------------------
@@ -165,7 +165,7 @@ void OpTuning::settle(OpId op) {
   TensorTuning* const tuning = this->tuning(op);
   if (tuning == nullptr || choice.phase == Phase::settled) return;
   choice.phase = Phase::settled;
-  choice.lead = leads_next(op) ? stats(op).next_lead : choice.announced.lead;
+  choice.lead = leads_next(op) ? tuned(op).next_lead : choice.announced.lead;
   if (!tuning->take(core_.op(op).plan->number)) {
     choice.source = Source::none;
     std::ranges::fill(candidates_.write(op), tuner::kRaw);
@@ -204,13 +204,13 @@ void OpTuning::send_by(OpId op, const Lead& legs) {
 void OpTuning::log(OpId op) {
   const Choice& choice = choices_[op];
   TensorState& tensor = *core_.lane_op(op).tensor;
-  TensorLaneStats& stats = tensor.lanes[lane()];
+  TensorLane::Tuned& tuned = tensor.lanes[lane()].tuned;
   ChoiceUsed used{choice.version};
   if (choice.overruled || has_client_blocks(op)) {
     used = {0, candidate(op, core_.self()), contributions(op), choice.aside.probe_chunks};
   }
-  const bool in_turn = std::exchange(stats.settled_use, use(op)) + 1 == use(op);
-  const bool same = std::exchange(stats.settled_choice, used.packed()) == used.packed();
+  const bool in_turn = std::exchange(tuned.settled_use, use(op)) + 1 == use(op);
+  const bool same = std::exchange(tuned.settled_choice, used.packed()) == used.packed();
   if (in_turn && same) return;
   core_.resources().reports.report(event::ChoiceInUse{&group_, tensor.id, use(op), used});
 }

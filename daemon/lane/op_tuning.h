@@ -128,8 +128,8 @@ class OpTuning {
   }
   std::uint64_t use(collective::OpId op) const noexcept { return core_.op(op).key.sequence; }
   std::uint32_t lane() const noexcept { return core_.setup().shape.lane; }
-  TensorLaneStats& stats(collective::OpId op) const noexcept {
-    return core_.lane_op(op).tensor->lanes[lane()];
+  TensorLane::Tuned& tuned(collective::OpId op) const noexcept {
+    return core_.lane_op(op).tensor->lanes[lane()].tuned;
   }
   // Contributions have been made by the client.
   bool has_client_blocks(collective::OpId op) const noexcept {

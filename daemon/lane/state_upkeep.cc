@@ -104,10 +104,10 @@ std::uint64_t StateUpkeep::lose_streams(OpId op) {
   TensorState* const tensor = lane_ops_[op].tensor;
   if (tensor == nullptr || !tensor->codec.has_streams()) return 0;
   restart_streams(*tensor);
-  if (std::exchange(lane_of(*tensor).streams_received, false)) {
+  if (std::exchange(lane_of(*tensor).streams.received, false)) {
     for_each_chunk(*tensor, [tensor](std::uint32_t chunk) { tensor->codec.lose_received(chunk); });
   }
-  lane_of(*tensor).streams_lost = true;
+  lane_of(*tensor).streams.lost = true;
   return 1;
 }
 
@@ -130,12 +130,12 @@ void StateUpkeep::mark_all_doubtful() {
 }
 
 void StateUpkeep::restart_streams(TensorState& tensor) {
-  if (!std::exchange(lane_of(tensor).streams_sent, false)) return;
+  if (!std::exchange(lane_of(tensor).streams.sent, false)) return;
   for_each_chunk(tensor, [&tensor](std::uint32_t chunk) { tensor.codec.sender_step(chunk) = 0; });
 }
 
 bool StateUpkeep::take_lost(TensorState& tensor) noexcept {
-  return std::exchange(lane_of(tensor).streams_lost, false);
+  return std::exchange(lane_of(tensor).streams.lost, false);
 }
 
 // ---- Checkpoints
@@ -151,24 +151,25 @@ bool StateUpkeep::is_in_use(const TensorState& tensor) const {
 
 void StateUpkeep::remember_counts(TensorState& tensor, std::span<const std::uint64_t> counts,
                                   std::uint32_t counts_crc) {
-  TensorLaneStats& lane = lane_of(tensor);
+  TensorLane& lane = lane_of(tensor);
   // A client may choose counts of any checksum.
-  if (lane.counts_crc == counts_crc && lane.share_begins.size() == counts.size() + 1) return;
-  lane.counts_crc = counts_crc;
-  lane.share_begins.assign(1, 0);
-  lane.share_begins.reserve(counts.size() + 1);
+  if (lane.shares.counts_crc == counts_crc && lane.shares.begins.size() == counts.size() + 1)
+    return;
+  lane.shares.counts_crc = counts_crc;
+  lane.shares.begins.assign(1, 0);
+  lane.shares.begins.reserve(counts.size() + 1);
   for (const std::uint64_t count : counts) {
-    lane.share_begins.push_back(lane.share_begins.back() + count);
+    lane.shares.begins.push_back(lane.shares.begins.back() + count);
   }
 }
 
 std::span<const std::uint64_t> StateUpkeep::share_begins_of(const StateMove& move) const {
   if (move.imports) return move.share_begins;
-  const TensorLaneStats& lane = lane_of(*move.tensor);
+  const TensorLane& lane = lane_of(*move.tensor);
   const std::uint32_t crc = move.part.header().counts_crc;
-  const bool are_of_part = crc != 0 && lane.counts_crc == crc &&
-                           lane.share_begins.size() == ops_.shape().group_size() + 1;
-  return are_of_part ? std::span<const std::uint64_t>(lane.share_begins)
+  const bool are_of_part = crc != 0 && lane.shares.counts_crc == crc &&
+                           lane.shares.begins.size() == ops_.shape().group_size() + 1;
+  return are_of_part ? std::span<const std::uint64_t>(lane.shares.begins)
                      : std::span<const std::uint64_t>();
 }
 
@@ -193,7 +194,7 @@ bool StateUpkeep::move_some(const StateMove& move, MoveProgress& progress,
   const auto share_begins = share_begins_of(move);
   if (part.counts_crc != 0 && share_begins.empty()) {
     // A lane that has seen no counts has had no chunk.
-    if (lane_of(tensor).counts_crc == 0) return false;
+    if (lane_of(tensor).shares.counts_crc == 0) return false;
     return fail(Errc::state_mismatch,
                 "the last operation on the tensor had other counts than its residual: submit one "
                 "with these counts first");
@@ -218,9 +219,9 @@ void StateUpkeep::begin_with_counts(const StateMove& move,
     if (sharding.lane(0) == ops_.shape().lane) move.part.write_counts(share_begins, move.room);
     return;
   }
-  TensorLaneStats& lane = lane_of(*move.tensor);
-  lane.share_begins.assign(share_begins.begin(), share_begins.end());
-  lane.counts_crc = move.part.header().counts_crc;
+  TensorLane& lane = lane_of(*move.tensor);
+  lane.shares.begins.assign(share_begins.begin(), share_begins.end());
+  lane.shares.counts_crc = move.part.header().counts_crc;
 }
 
 // Of an operation with one leg, by its own chunks: so a lane touches what its ops do.
@@ -264,7 +265,7 @@ bool StateUpkeep::move_chunk(const StateMove& move, const shm::Sharding& shardin
                              std::uint32_t chunk) const {
   TensorState& tensor = *move.tensor;
   if (move.imports && tensor.codec.has_streams()) {
-    lane_of(tensor).streams_sent = lane_of(tensor).streams_received = true;
+    lane_of(tensor).streams.sent = lane_of(tensor).streams.received = true;
   }
   const bool has_one_leg = move.part.header().has_one_leg();
   if (!move.imports && has_one_leg) return move_elements(move, sharding, chunk);

@@ -81,7 +81,7 @@ class StateUpkeep {
                   std::uint32_t chunk) const;
   void take_back(collective::OpId op);
   std::uint64_t lose_streams(collective::OpId op);
-  TensorLaneStats& lane_of(TensorState& tensor) const noexcept {
+  TensorLane& lane_of(TensorState& tensor) const noexcept {
     return tensor.lanes[ops_.shape().lane];
   }
 

@@ -21,41 +21,56 @@
 
 namespace tern::daemon {
 
-// Written by one lane, read by the conductor at any time.
-struct alignas(64) TensorLaneStats {
+// What a lane counts of a tensor's ops, read by the conductor at any time.
+struct TensorCounts {
   std::atomic<std::uint64_t> ops{0}, bytes_raw{0}, bytes_sent{0};
   std::atomic<std::uint64_t> encode_ns{0}, queue_ns{0}, wire_ns{0}, decode_ns{0}, wait_ns{0};
   std::atomic<std::uint64_t> raw_fallbacks{0}, resets{0};
   std::atomic<double> input_energy{0}, residual_energy{0};  // of the last op
   std::atomic<std::uint16_t> kind{0};                       // of the last op; 0: there was none
-  // The lane's own: ops that have used the tensor, however they ended.
-  std::uint64_t uses = 0;
-  // The lane's own: blocks of streams were lost, and nobody has been told yet.
-  bool streams_lost = false;
-  // The lane's own: whether this node has sent of its streams since they began anew last, and has
-  // received of others since they were lost last.
-  bool streams_sent = false, streams_received = false;
-  // The lane's own: an op, whole or failed, may have left something in the codec state.
-  bool state_touched = false;
-  // The lane's own: where the ranks' shares begin, and the last one ends, of the last lossy op with
-  // counts, and the checksum of these.
-  std::vector<std::uint64_t> share_begins;
-  std::uint32_t counts_crc = 0;
-  double usual_ns = 0.0;
-  // The lane's own, of tensors whose recipe the tuner chooses. What the leading node has said of the
-  // next op, where contributions are made before an op is announced; and that some node's client
-  // makes them before, so that the leading node has to say it early.
-  TensorTuning::Lead next_lead;
-  bool encoded_early = false;
-  // And, of this node's client: by which candidate it was told to encode the next op, and which one
-  // it has not gone by, so many times in a row.
-  std::uint8_t told_client = tuner::kRaw;
-  std::uint64_t client_ns = 0;  // how long it has encoded the newest op
-  std::uint8_t unheeded = tuner::kRaw;
-  std::uint8_t times_unheeded = 0;
-  // For the log of choices: the last op that was settled, and how it was sent.
-  std::uint64_t settled_use = ~std::uint64_t{0};
-  std::uint64_t settled_choice = ~std::uint64_t{0};  // ChoiceUsed
+};
+
+// What one lane keeps of a tensor. While the lane has ops of it, nobody else reads more than
+// `counts`.
+struct alignas(64) TensorLane {
+  TensorCounts counts;
+  std::uint64_t uses = 0;      // ops that have used the tensor, however they ended
+  bool state_touched = false;  // an op, whole or failed, may have left something in the codec state
+  double usual_ns = 0.0;       // what the last op took
+
+  struct Streams {
+    bool lost = false;  // blocks were lost, and nobody has been told yet
+    // Whether this node has sent since the streams began anew last, and has received of others since
+    // they were lost last.
+    bool sent = false, received = false;
+  };
+  Streams streams;
+
+  // Of the last lossy op with counts.
+  struct Shares {
+    std::vector<std::uint64_t> begins;  // of the ranks', and where the last one ends
+    std::uint32_t counts_crc = 0;
+  };
+  Shares shares;
+
+  // Of tensors whose recipe the tuner chooses.
+  struct Tuned {
+    // What the leading node has said of the next op, where contributions are made before an op is
+    // announced; and that some node's client makes them before, so that the leading node has to say
+    // it early.
+    TensorTuning::Lead next_lead;
+    bool encoded_early = false;
+    // By which candidate this node's client was told to encode the next op, and which one it has
+    // not gone by, so many times in a row.
+    std::uint8_t told_client = tuner::kRaw;
+    std::uint64_t client_ns = 0;  // how long it has encoded the newest op
+    std::uint8_t unheeded = tuner::kRaw;
+    std::uint8_t times_unheeded = 0;
+    // For the log of choices: the last op that was settled, and how it was sent.
+    std::uint64_t settled_use = ~std::uint64_t{0};
+    std::uint64_t settled_choice = ~std::uint64_t{0};  // ChoiceUsed
+  };
+  Tuned tuned;
 };
 
 // A declared tensor and its codec state. Made and freed by the conductor.
@@ -91,7 +106,7 @@ struct TensorState {
   bool imported = false;  // something, once; the conductor's
   // Resets that came with the declaration, beside those of the lanes. The conductor's.
   std::atomic<std::uint64_t> resets{0};
-  std::vector<TensorLaneStats> lanes;
+  std::vector<TensorLane> lanes;
 
   // To free so much is for the disposal. What is less is freed where it is: very many things that
   // wait would count as a user who is stuck.
@@ -111,7 +126,7 @@ struct TensorState {
     if (imported || is_incomplete()) return true;
     if (tuning) return tuning->any_residual_pending();
     return std::any_of(lanes.begin(), lanes.end(),
-                       [](const TensorLaneStats& lane) { return lane.state_touched; });
+                       [](const TensorLane& lane) { return lane.state_touched; });
   }
 };
 

@@ -45,7 +45,7 @@ TEST_F(AnnouncementsTest, FlagsOfAnotherNodeAreNotRepeated) {
 TEST_F(AnnouncementsTest, StreamsThatWereLostAreSaidOnce) {
   const Spec spec{.count = 4 * kChunk};
   const auto tensor = node(0).declare(spec, "raw");
-  tensor->lanes[0].streams_lost = true;
+  tensor->lanes[0].streams.lost = true;
   announce(0, spec, ramp(spec.count, 1, 1), Node::by_recipe_of(*tensor));
   announce(0, {.tensor = 4, .count = spec.count}, ramp(spec.count, 1, 1),
            Node::by_recipe_of(*tensor));

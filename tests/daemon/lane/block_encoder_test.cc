@@ -94,7 +94,7 @@ TEST_F(BlockEncoderTest, AValueThatIsNotFiniteMakesTheBlockRaw) {
   EXPECT_TRUE(done.nonfinite);
   EXPECT_EQ(tensor->codec.sender(kChunk)[3], 0.25f);  // still owed
   EXPECT_EQ(node.resources.counters->nonfinite_chunks.load(), 1u);
-  EXPECT_EQ(tensor->lanes[0].raw_fallbacks.load(), 1u);
+  EXPECT_EQ(tensor->lanes[0].counts.raw_fallbacks.load(), 1u);
   EXPECT_TRUE(node.codec.blocks().stats(op).error.nonfinite);
 }
 

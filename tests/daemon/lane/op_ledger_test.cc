@@ -75,7 +75,7 @@ TEST_F(OpLedgerTest, ATensorsFiguresSayWhereItsTimeWent) {
   error.results.energy = 1.0;
   error.contributions.residual_energy = 0.5;
   node.ledger.count(op, kWell);
-  const TensorLaneStats& stats = tensor->lanes[0];
+  const TensorCounts& stats = tensor->lanes[0].counts;
   EXPECT_EQ(stats.ops.load(), 1u);
   EXPECT_EQ(stats.kind.load(), static_cast<std::uint16_t>(shm::OpKind::all_reduce));
   EXPECT_EQ(stats.bytes_raw.load(), 4000u);
@@ -96,16 +96,16 @@ TEST_F(OpLedgerTest, AnOpThatNeverBeganHasOnlyWaited) {
   lane_op.submitted_ns = 1000;
   const OpId op = node.begin(spec, lane_op);
   node.ledger.count(op, kWell);
-  EXPECT_EQ(tensor->lanes[0].wait_ns.load(), 2000u);
-  EXPECT_EQ(tensor->lanes[0].queue_ns.load(), 0u);
-  EXPECT_EQ(tensor->lanes[0].wire_ns.load(), 0u);
+  EXPECT_EQ(tensor->lanes[0].counts.wait_ns.load(), 2000u);
+  EXPECT_EQ(tensor->lanes[0].counts.queue_ns.load(), 0u);
+  EXPECT_EQ(tensor->lanes[0].counts.wire_ns.load(), 0u);
 }
 
 TEST_F(OpLedgerTest, AFailedOpIsNotInATensorsFiguresButMayHaveTouchedItsState) {
   const Spec spec{};
   const auto lossy = node.declare(spec, "ef(int:bits=8)");
   node.ledger.count(begin(spec, Node::by_recipe_of(*lossy)), kBadly);
-  EXPECT_EQ(lossy->lanes[0].ops.load(), 0u);
+  EXPECT_EQ(lossy->lanes[0].counts.ops.load(), 0u);
   EXPECT_TRUE(lossy->lanes[0].state_touched);
 
   Spec other{.tensor = 4};

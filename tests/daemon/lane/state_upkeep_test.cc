@@ -75,8 +75,8 @@ class Rig {
     for (std::uint32_t chunk = 0; chunk < kChunks; ++chunk) {
       tensor.codec.sender_step(chunk) = tensor.codec.receiver_step(1, chunk) = step;
     }
-    TensorLaneStats& lane = tensor.lanes[0];
-    lane.streams_sent = lane.streams_received = true;
+    TensorLane& lane = tensor.lanes[0];
+    lane.streams.sent = lane.streams.received = true;
   }
   // Chunks, as bits, whose sender has begun anew.
   std::uint64_t restarted() {
@@ -469,10 +469,10 @@ TEST_F(StateMoveTest, OfCountsThatTheLaneDoesNotHaveIsRefused) {
   EXPECT_EQ(move(false).code, Errc::ok);
 
   const std::vector<std::uint64_t> of_one_rank = {0, kCount};
-  rig.tensor.lanes[0].share_begins = of_one_rank;
+  rig.tensor.lanes[0].shares.begins = of_one_rank;
   EXPECT_EQ(move(false).code, Errc::state_mismatch) << "these are one rank's";
   rig.upkeep.remember_counts(rig.tensor, counts, kCrc);
-  EXPECT_EQ(rig.tensor.lanes[0].share_begins.size(), counts.size() + 1);
+  EXPECT_EQ(rig.tensor.lanes[0].shares.begins.size(), counts.size() + 1);
   EXPECT_EQ(move(false).code, Errc::ok);
 }
 

@@ -20,18 +20,19 @@ void allocate(TensorState& state, const char* recipe) {
 TEST(TensorTotals, AreTheSumsOverAllLanes) {
   TensorState state(3);
   std::uint64_t ones = 1;
-  for (TensorLaneStats& lane : state.lanes) {
-    lane.bytes_raw = 100 * ones;
-    lane.bytes_sent = 10 * ones;
-    lane.encode_ns = 2 * ones;
-    lane.queue_ns = 3 * ones;
-    lane.wire_ns = 4 * ones;
-    lane.decode_ns = 5 * ones;
-    lane.wait_ns = 6 * ones;
-    lane.raw_fallbacks = 7 * ones;
-    lane.resets = 8 * ones;
-    lane.input_energy = 9.0 * static_cast<double>(ones);
-    lane.residual_energy = 0.5 * static_cast<double>(ones);
+  for (TensorLane& lane : state.lanes) {
+    TensorCounts& counts = lane.counts;
+    counts.bytes_raw = 100 * ones;
+    counts.bytes_sent = 10 * ones;
+    counts.encode_ns = 2 * ones;
+    counts.queue_ns = 3 * ones;
+    counts.wire_ns = 4 * ones;
+    counts.decode_ns = 5 * ones;
+    counts.wait_ns = 6 * ones;
+    counts.raw_fallbacks = 7 * ones;
+    counts.resets = 8 * ones;
+    counts.input_energy = 9.0 * static_cast<double>(ones);
+    counts.residual_energy = 0.5 * static_cast<double>(ones);
     ones = ones * 1000 + 1;
   }
   const std::uint64_t sum = 1 + 1001 + 1'001'001;
@@ -52,20 +53,20 @@ TEST(TensorTotals, AreTheSumsOverAllLanes) {
 
 TEST(TensorTotals, CountAnOpOnceForAllLanes) {
   TensorState state(3);
-  state.lanes[0].ops = 4;
-  state.lanes[1].ops = 6;
+  state.lanes[0].counts.ops = 4;
+  state.lanes[1].counts.ops = 6;
   EXPECT_EQ(total(state).ops, 6u);
 }
 
 TEST(TensorTotals, NameTheKindOfTheLastOp) {
   TensorState state(3);
   EXPECT_EQ(total(state).kind, 0) << "there was none";
-  state.lanes[0].ops = 4;
-  state.lanes[0].kind = 1;
-  state.lanes[1].ops = 6;
-  state.lanes[1].kind = 7;
-  state.lanes[2].ops = 4;
-  state.lanes[2].kind = 1;
+  state.lanes[0].counts.ops = 4;
+  state.lanes[0].counts.kind = 1;
+  state.lanes[1].counts.ops = 6;
+  state.lanes[1].counts.kind = 7;
+  state.lanes[2].counts.ops = 4;
+  state.lanes[2].counts.kind = 1;
   EXPECT_EQ(total(state).kind, 7) << "of the lane that is ahead";
 }
 
