@@ -2,7 +2,6 @@
 
 #include <spdlog/spdlog.h>
 
-#include <array>
 #include <variant>
 
 #include "base/time_slice.h"
@@ -14,15 +13,6 @@ namespace {
 
 // Of all lanes together: an op that has ended takes a few microseconds where the tuner looks at it.
 constexpr std::size_t kEventsPerRound = 1024;
-
-// The steps of the conductor's turn, in the order of the variant.
-constexpr std::array kSteps{"on_client_dropped", "on_region_dropped", "on_client_misbehaved",
-                            "on_entry_refused",  "on_peer_refused",   "on_carrier_changed",
-                            "on_group_ready",    "on_group_removed",  "on_rank_released",
-                            "on_tensor_dropped", "on_link_lost",      "on_op_failed",
-                            "on_state_moved",    "on_op_ended",       "on_choice_in_use",
-                            "on_chunk_choice",   "on_state_reset"};
-static_assert(kSteps.size() == std::variant_size_v<decltype(Event::what)>);
 
 }  // namespace
 
@@ -36,9 +26,9 @@ int Conductor::drain_events() {
     Event event;
     Lane& lane = *lanes_[(first + i) % lanes];
     for (std::size_t j = 0; j < kEventsPerRound / lanes && lane.events().pop(event); ++j) {
-      turns_.step(kSteps[event.what.index()]);
       std::visit(
           [&](const auto& what) {
+            turns_.step(what.kHandler);
             if constexpr (requires { regions_.on(what); }) {
               regions_.on(what);
             } else {

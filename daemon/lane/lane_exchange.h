@@ -183,54 +183,67 @@ struct OpRecord {
   std::optional<TunedRecord> tuned;  // none: the tuner has not chosen its recipe
 };
 
+// `kHandler`: what a message of a long turn of the conductor calls the step.
 namespace event {
 
 struct ClientDropped {
+  static constexpr const char* kHandler = "on_client_dropped";
   ClientMemory* client = nullptr;
 };
 struct RegionDropped {
+  static constexpr const char* kHandler = "on_region_dropped";
   std::uint64_t client = 0;
   std::uint32_t region = 0;
 };
 struct ClientMisbehaved {  // its ring is corrupt
+  static constexpr const char* kHandler = "on_client_misbehaved";
   ClientMemory* client = nullptr;
   Sentence text;
 };
 struct EntryRefused {  // for the log, at most one a second of each client
+  static constexpr const char* kHandler = "on_entry_refused";
   ClientMemory* client = nullptr;
   Errc code = Errc::ok;
   Sentence text;
 };
 struct PeerRefused {  // what another daemon sent; for the log
+  static constexpr const char* kHandler = "on_peer_refused";
   wire::NodeId peer;
   Sentence text;
 };
 struct CarrierChanged {  // what a peer's frames travel on, and why; for the log
+  static constexpr const char* kHandler = "on_carrier_changed";
   wire::NodeId peer;
   Sentence text;
 };
 struct GroupReady {  // all its links are open
+  static constexpr const char* kHandler = "on_group_ready";
   LaneGroup* group = nullptr;
 };
 struct GroupRemoved {
+  static constexpr const char* kHandler = "on_group_removed";
   LaneGroup* group = nullptr;
 };
 struct RankReleased {  // no op uses its memory any more
+  static constexpr const char* kHandler = "on_rank_released";
   LaneGroup* group = nullptr;
   std::uint32_t local_rank = 0;
 };
 struct TensorDropped {
+  static constexpr const char* kHandler = "on_tensor_dropped";
   LaneGroup* group = nullptr;
   TensorState* tensor = nullptr;
   std::uint32_t release = 0;  // of the command
 };
 struct LinkLost {
+  static constexpr const char* kHandler = "on_link_lost";
   LaneGroup* group = nullptr;
   std::uint32_t node = 0;
   Errc code = Errc::ok;
   Sentence text;
 };
 struct OpFailed {
+  static constexpr const char* kHandler = "on_op_failed";
   LaneGroup* group = nullptr;
   std::uint64_t tensor = 0;
   std::uint64_t sequence = 0;
@@ -240,6 +253,7 @@ struct OpFailed {
   Sentence text;
 };
 struct StateMoved {
+  static constexpr const char* kHandler = "on_state_moved";
   LaneGroup* group = nullptr;
   StateMove* move = nullptr;
   Errc code = Errc::ok;
@@ -247,18 +261,21 @@ struct StateMoved {
   bool begun = true;  // the lane has moved something
 };
 struct OpEnded {  // for the flight recorder and the tuner; dropped when the ring is nearly full
+  static constexpr const char* kHandler = "on_op_ended";
   LaneGroup* group = nullptr;
   OpRecord record;
   Errc code = Errc::ok;
   Sentence text;
 };
 struct ChoiceInUse {  // how ops of the tensor are sent from this use on
+  static constexpr const char* kHandler = "on_choice_in_use";
   LaneGroup* group = nullptr;
   std::uint64_t tensor = 0;
   std::uint64_t use = 0;
   ChoiceUsed choice;
 };
 struct ChunkChoice {  // one block of an op was sent otherwise
+  static constexpr const char* kHandler = "on_chunk_choice";
   LaneGroup* group = nullptr;
   std::uint64_t tensor = 0;
   std::uint64_t use = 0;
@@ -267,6 +284,7 @@ struct ChunkChoice {  // one block of an op was sent otherwise
   std::uint8_t candidate = 0;
 };
 struct StateReset {  // so many parts of the tensor's codec state are zero again
+  static constexpr const char* kHandler = "on_state_reset";
   LaneGroup* group = nullptr;
   std::uint64_t tensor = 0;
   std::uint64_t resets = 0;

@@ -229,8 +229,7 @@ const codec::Recipe& OpTuning::recipe(OpId op, const Block& block) {
   }
   const tuner::CandidateIndex chosen = candidate(op, block.node);
   if (choice.source == Source::replay) {
-    const std::uint64_t place =
-        std::uint64_t{block.number} * 2 + (block.leg == wire::Leg::broadcast ? 1 : 0);
+    const std::uint64_t place = ReplayedLane::place_of(block.number, block.leg);
     const auto* const other = tuning->replay[lane()].chunk(use(op), place);
     return tuning->recipe(other != nullptr ? other->candidate : chosen);
   }

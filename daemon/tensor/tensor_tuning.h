@@ -12,6 +12,7 @@
 #include "codec/recipe.h"
 #include "shm/layout.h"
 #include "tuner/tensor_policy.h"
+#include "wire/frame.h"
 
 namespace tern::daemon {
 
@@ -32,10 +33,15 @@ struct ReplayedLane {
   };
   struct Chunk {
     std::uint64_t use = 0;
-    std::uint64_t place = 0;  // chunk * 2 + (leg - 1)
+    std::uint64_t place = 0;  // place_of()
     tuner::CandidateIndex candidate = tuner::kRaw;
     auto key() const noexcept { return std::pair(use, place); }
   };
+  // The op's blocks in the order of their chunks, each leg's of a chunk.
+  static constexpr std::uint64_t place_of(std::uint32_t chunk, wire::Leg leg) noexcept {
+    return std::uint64_t{chunk} * 2 + (leg == wire::Leg::broadcast ? 1 : 0);
+  }
+
   std::uint32_t nodes = 1;  // of the group
   std::vector<Op> ops;
   std::vector<Chunk> chunks;

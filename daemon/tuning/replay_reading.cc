@@ -69,7 +69,8 @@ Status ReplayReading::add(const tuner::LoggedChunk& chunk, Lanes& lanes) const {
       (terms_.unusable >> index & 1) != 0) {
     return misfit("a block's lane or recipe is unknown here");
   }
-  lanes[chunk.lane].chunks.push_back({chunk.use, std::uint64_t{chunk.chunk} * 2 + (chunk.leg - 1),
+  const auto leg = static_cast<wire::Leg>(chunk.leg);  // as the log has it: ChoiceLogReader checks
+  lanes[chunk.lane].chunks.push_back({chunk.use, ReplayedLane::place_of(chunk.chunk, leg),
                                       static_cast<tuner::CandidateIndex>(index)});
   return {};
 }
