@@ -7,6 +7,7 @@
 
 #include <csignal>
 #include <cstdio>
+#include <cstdlib>
 #include <exception>
 #include <memory>
 #include <string>
@@ -19,6 +20,7 @@
 #include "daemon/operator/operator_view.h"
 #include "daemon/operator/version.h"
 #include "daemon/service/journal_sink.h"
+#include "daemon/service/late_log.h"
 #include "daemon/service/recent_log.h"
 
 namespace {
@@ -40,16 +42,22 @@ tern::Result<tern::daemon::Config> read_config(const std::vector<std::string>& a
   return std::move(line->config);
 }
 
-void start_log(const std::string& level) {
-  if (tern::daemon::stderr_is_journal()) {
-    spdlog::set_default_logger(tern::daemon::make_logger(tern::daemon::make_journal_sink()));
-  } else {
-    spdlog::set_default_logger(
-        tern::daemon::make_logger(std::make_shared<spdlog::sinks::stderr_color_sink_mt>()));
-    spdlog::set_pattern("%Y-%m-%dT%H:%M:%S.%e %^%l%$ %v");
-  }
+std::shared_ptr<tern::daemon::LateLog> start_log(const std::string& level) {
+  const bool to_journal = tern::daemon::stderr_is_journal();
+  auto log = std::make_shared<tern::daemon::LateLog>(
+      to_journal ? tern::daemon::make_journal_sink()
+                 : std::make_shared<spdlog::sinks::stderr_color_sink_mt>());
+  spdlog::set_default_logger(tern::daemon::make_logger(log));
+  if (!to_journal) spdlog::set_pattern("%Y-%m-%dT%H:%M:%S.%e %^%l%$ %v");
   spdlog::default_logger()->sinks().push_back(tern::daemon::recent_log_sink());
   spdlog::set_level(spdlog::level::from_str(level));
+  return log;
+}
+
+// Where nobody takes the log, exit() would wait for the thread that writes to stderr.
+int end_with(tern::daemon::LateLog& log, int status) {
+  if (!log.settle()) std::_Exit(status);
+  return status;
 }
 
 // Records and logs of choices name jobs and tensors, which are not for everybody. The sockets have
@@ -84,16 +92,17 @@ int run(const std::vector<std::string>& arguments) {
     std::fprintf(stderr, "ternd: %s\n", checked.error().text.c_str());
     return 2;
   }
-  start_log(line->config.log_level);
   close_files_to_others();
   raise_descriptor_limit();
   tern::daemon::make_room_for_descriptors(
       tern::daemon::descriptor_budget(line->config, tern::daemon::descriptor_limit()));
+  const auto log = start_log(line->config.log_level);  // with a thread: that table is large by now
   auto daemon =
       tern::daemon::Daemon::create(line->config, [arguments] { return read_config(arguments); });
   if (!daemon) {
+    const int status = end_with(*log, 1);  // what it says of the way there comes first
     std::fprintf(stderr, "ternd: %s\n", daemon.error().text.c_str());
-    return 1;
+    return status;
   }
   g_daemon = daemon->get();
   struct sigaction action {};
@@ -110,7 +119,7 @@ int run(const std::vector<std::string>& arguments) {
   g_daemon = nullptr;
   daemon->reset();
   spdlog::info("stopped");
-  return 0;
+  return end_with(*log, 0);
 }
 
 }  // namespace
