@@ -18,8 +18,8 @@ namespace tern::daemon {
 // What the owner and the thread that writes have in common. One job of it waits at most.
 class LateFile::Shared {
  public:
-  Shared(Names names, std::string replaced)
-      : names_(std::move(names)), replaced_(std::move(replaced)) {}
+  Shared(Names names, std::string replaced, std::shared_ptr<Room> room)
+      : names_(std::move(names)), replaced_(std::move(replaced)), room_(std::move(room)) {}
 
   // ---- The owner's ----
 
@@ -27,7 +27,7 @@ class LateFile::Shared {
   bool append(std::string text) {
     if (is_refused() || error() != 0) return false;
     const std::uint64_t bytes = text.size();
-    if (waiting_.load(std::memory_order_relaxed) + bytes > kMostWaiting) {
+    if (!room_->take(bytes)) {
       is_refused_.store(true, std::memory_order_release);
       return false;
     }
@@ -61,6 +61,7 @@ class LateFile::Shared {
         fail(errno);
         cut();
       }
+      room_->give(text.size());
       waiting_.fetch_sub(text.size(), std::memory_order_release);
     }
     if (is_finished && !is_done()) end();
@@ -129,6 +130,7 @@ class LateFile::Shared {
 
   Names names_;           // of a fresh one
   std::string replaced_;  // of a replacement
+  const std::shared_ptr<Room> room_;
   Inbox<std::string> texts_;
   std::atomic<std::uint64_t> waiting_{0};  // bytes in it
   std::atomic<bool> is_handed_over_{false};
@@ -145,12 +147,12 @@ class LateFile::Shared {
 LateFile::LateFile(Disposal& writing, std::shared_ptr<Shared> shared)
     : writing_(&writing), shared_(std::move(shared)) {}
 
-LateFile LateFile::fresh(Disposal& writing, Names names) {
-  return {writing, std::make_shared<Shared>(std::move(names), "")};
+LateFile LateFile::fresh(Disposal& writing, Names names, std::shared_ptr<Room> room) {
+  return {writing, std::make_shared<Shared>(std::move(names), "", std::move(room))};
 }
 
 LateFile LateFile::replacement(Disposal& writing, std::string path) {
-  return {writing, std::make_shared<Shared>(nullptr, std::move(path))};
+  return {writing, std::make_shared<Shared>(nullptr, std::move(path), std::make_shared<Room>())};
 }
 
 void LateFile::hand_over() {

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -18,13 +19,32 @@ class LateFile {
  public:
   // The path of the `attempt`-th try, from 1 on; empty: there is none left.
   using Names = std::function<std::string(int attempt)>;
-  // So much of one may wait for the disk; what is appended then is refused, and all that follows.
+  // So much of one, or of those that share a room, may wait for the disk; what is appended then is
+  // refused, and all that follows.
   static constexpr std::uint64_t kMostWaiting = std::uint64_t{32} << 20;
+  // So many bytes of several files.
+  class Room {
+   public:
+    explicit Room(std::uint64_t bytes = kMostWaiting) : bytes_(bytes) {}
+    bool take(std::uint64_t bytes) noexcept {
+      if (waiting_.fetch_add(bytes, std::memory_order_relaxed) + bytes <= bytes_) return true;
+      give(bytes);
+      return false;
+    }
+    void give(std::uint64_t bytes) noexcept {
+      waiting_.fetch_sub(bytes, std::memory_order_relaxed);
+    }
+
+   private:
+    std::uint64_t bytes_;
+    std::atomic<std::uint64_t> waiting_{0};
+  };
   // What the owner is told of a disk that does not take what waits for it.
   static constexpr const char* kDiskIsSlow = "the disk does not take what waits for it";
 
   // The first of these that is not there yet. None is overwritten.
-  static LateFile fresh(Disposal& writing, Names names);
+  static LateFile fresh(Disposal& writing, Names names,
+                        std::shared_ptr<Room> room = std::make_shared<Room>());
   // It takes this path's place when it is finished, all or nothing. Until then, and if anything
   // fails, what lay there stays.
   static LateFile replacement(Disposal& writing, std::string path);

@@ -44,11 +44,12 @@ void ChoiceLogs::begin(const MemberGroup& group, Log& log) {
     const std::string again = attempt == 1 ? "" : "-" + std::to_string(attempt);
     return attempt > kMostAttempts ? "" : directory + "/" + name + again + end;
   };
+  if (!written.room) written.room = std::make_shared<LateFile::Room>(limits_.user_waiting_bytes);
   const tuner::ChoiceLogHead head = head_of(group);
   std::string text = tuner::choice_log_head(head.cut, head.eager_form);
   log.bytes = text.size();
   log.about = {log_name(group), group.job, group.uid, group.account};
-  log.file = LateFile::fresh(writing_, path_of);
+  log.file = LateFile::fresh(writing_, path_of, written.room);
   log.file->append(std::move(text));
   ++written.logs;
 }

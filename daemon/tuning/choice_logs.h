@@ -7,6 +7,7 @@
 #include <deque>
 #include <functional>
 #include <map>
+#include <memory>
 #include <optional>
 #include <string>
 #include <utility>
@@ -28,6 +29,7 @@ class ChoiceLogs {
     std::uint64_t log_bytes = ReplayTerms::kMostBytes;
     std::uint64_t user_logs = 4096;
     std::uint64_t user_bytes = std::uint64_t{1} << 30;
+    std::uint64_t user_waiting_bytes = LateFile::kMostWaiting;  // that the disk does not take
   };
 
   // `directory`: empty, and none are written or replayed. What is given outlives this; `writing`
@@ -87,6 +89,7 @@ class ChoiceLogs {
   // Of a user, since the daemon has begun.
   struct Written {
     std::uint64_t logs = 0, bytes = 0;
+    std::shared_ptr<LateFile::Room> room;  // of all the logs; none yet
   };
 
   Log* log_of(const MemberGroup& group);  // null: there is none

@@ -164,6 +164,28 @@ TEST_F(LateFileTest, WhatWaitsForADiskThatSleepsHasABound) {
       << "what had room is written";
 }
 
+TEST_F(LateFileTest, FilesThatShareARoomHaveTheBoundTogether) {
+  SleepingDisk disk;
+  const auto room = std::make_shared<LateFile::Room>();
+  const auto shares = [&](const std::string& name) {
+    return LateFile::fresh(
+        disk.writing(), [=, this](int) { return path(name); }, room);
+  };
+  LateFile one = shares("one"), other = shares("other");
+  LateFile alone = LateFile::fresh(disk.writing(), [this](int) { return path("alone"); });
+  const std::string half(LateFile::kMostWaiting / 2, 'x');
+  one.append(half);
+  other.append(half);
+  other.append("x");
+  EXPECT_EQ(other.problem(), LateFile::kDiskIsSlow);
+  alone.append(half);
+  EXPECT_EQ(alone.problem(), "");
+  disk.wake();
+  one.append(half + half);
+  wait_for(disk.writing());
+  EXPECT_EQ(one.problem(), "") << "what lies on the disk has left its room";
+}
+
 TEST_F(LateFileTest, AReplacementOfWhichAPartHadNoRoomReplacesNothing) {
   std::ofstream(path("file")) << "before";
   SleepingDisk disk;

@@ -178,6 +178,21 @@ TEST_F(BoundedLogs, OneThatFailsAfterItsEndIsTold) {
   EXPECT_THAT(lines.seen().front(), HasSubstr("No such file or directory; it ends here"));
 }
 
+TEST_F(BoundedLogs, OfAllLogsOfAUserABoundedPartWaitsForADiskThatSleeps) {
+  SleepingDisk disk;
+  const std::uint64_t record = tuner::format(op()).size();
+  ChoiceLogs logs(folder.path(), {log, disk.writing()}, {.user_waiting_bytes = 100 * record});
+  std::vector<std::unique_ptr<MemberGroup>> groups;
+  for (std::uint64_t number = 100; number < 106; ++number) {
+    groups.push_back(group_of(kAlice, number));
+    for (int i = 0; i < 25; ++i) logs.write(*groups.back(), op());
+  }
+  EXPECT_TRUE(logs.open(*groups.front()));
+  EXPECT_FALSE(logs.open(*groups.back()));
+  EXPECT_TRUE(logs.open(*group_of(kBob, 200)));
+  disk.wake();
+}
+
 TEST_F(BoundedLogs, AUserHasSoManyLogs) {
   ChoiceLogs logs(folder.path(), {log, writing}, {.user_logs = 3});
   for (std::uint64_t number = 100; number < 110; ++number) {
