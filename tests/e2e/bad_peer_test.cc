@@ -147,6 +147,7 @@ TEST_F(BadPeer, ComesAgainAndAgainAndFillsNoLog) {
   const auto seconds =
       std::chrono::duration_cast<std::chrono::seconds>(std::chrono::steady_clock::now() - begin)
           .count();
+  EXPECT_TRUE(cluster[0].logs("refused a co"));
   std::ifstream log(cluster[0].log_path());
   int lines = 0;
   for (std::string line; std::getline(log, line);) lines += line.find("refused a co") != line.npos;

@@ -167,8 +167,8 @@ TEST_F(FullDisk, KeepsWhatTheTunerHadLearnt) {
   ASSERT_TRUE(cluster[0].restart());
   learn("second");
   end();
-  EXPECT_TRUE(log_has(cluster[0], "cannot write what the tuner has learnt"));
-  EXPECT_TRUE(log_has(cluster[0], kNoSpace));
+  EXPECT_TRUE(cluster[0].logs("cannot write what the tuner has learnt"));
+  EXPECT_TRUE(cluster[0].logs(kNoSpace));
   EXPECT_EQ(text_of(file), before);
   EXPECT_FALSE(fs::exists(file.string() + ".new"));
 
@@ -214,7 +214,7 @@ TEST_F(FullDisk, KeepsFlightRecordsAndTheGroupComesBack) {
   crash_and_come_back();
   EXPECT_TRUE(
       eventually([&] { return log_has(cluster[0], "cannot write the flight record " + folder); }));
-  EXPECT_TRUE(log_has(cluster[0], kNoSpace));
+  EXPECT_TRUE(cluster[0].logs(kNoSpace));
   EXPECT_TRUE(has_records(1));
   EXPECT_EQ(text_of(first), before);
 
