@@ -29,6 +29,7 @@ import shlex
 import statistics
 import sys
 import tempfile
+import threading
 import time
 
 import page_section
@@ -55,6 +56,12 @@ ROUNDS = ["--warm-up", 1, "--min-rounds", 2]
 USEFUL = 0.8
 LEAST_SECONDS = 0.05
 TRIES = 4
+# Longer than mpirun and the first case ever took.
+BEGIN_SECONDS = 120
+
+
+class NeverBegan(NodesError):
+    """Open MPI has not started the ranks: mpirun waits for agents of which one has gone."""
 
 
 def rank_words(nodes, rank, daemon, options, link, seed, seconds):
@@ -90,8 +97,17 @@ def run_mpi_ranks(nodes, name, words):
                     nodes.programs / "tern-bench-mpi", "collectives", "--mpi",
                     "--folder", folder, "--rank", rank, "--size", nodes.count, *words(rank)]
     run = nodes.start(0, name, command)
-    rows = [row for row in map(json.loads, run.stdout) if row.pop("event") == "row"]
+    rows = []
+    patience = threading.Timer(BEGIN_SECONDS, run.kill)
+    patience.start()
+    for row in map(json.loads, run.stdout):
+        patience.cancel()
+        if row.pop("event") == "row":
+            rows.append(row)
+    patience.cancel()
     if run.wait(30) != 0:
+        if not rows:
+            raise NeverBegan(f"{name}: mpirun has started no rank within {BEGIN_SECONDS} s")
         names = [name] + [f"ternd{node}" for node in range(nodes.count)]
         tails = [tail for tail in map(nodes.log_tail, names) if tail]
         said = shlex.join(str(word) for word in command)
@@ -138,7 +154,7 @@ def measure_patiently(options, logs, part, seconds):
             return measure(options, logs, part, seconds), stops
         except NodesError as error:
             stops += 1
-            if stops == TRIES or not is_stop_of_mpi(error):
+            if stops == TRIES or not (isinstance(error, NeverBegan) or is_stop_of_mpi(error)):
                 raise
             print("Open MPI stands still: once more", file=sys.stderr, flush=True)
 
@@ -215,7 +231,8 @@ def table(line):
         if row[f"{name}_us"] is None:
             return "-"
         by = f" ({row['gloo_algorithm']})" if name == "gloo" and row["gloo_algorithm"] else ""
-        return f"{row[f'{name}_us']:,.0f} ±{50 * row['spread'][name]:.0f} %{by}"
+        spread_of_seeds = f" ±{50 * row['spread'][name]:.0f} %" if len(line["seeds"]) > 1 else ""
+        return f"{row[f'{name}_us']:,.0f}{spread_of_seeds}{by}"
 
     def again(row):
         shares = [row["sent_again"].get(name) for name in ("tern", "gloo")]
@@ -233,14 +250,16 @@ def table(line):
         for row in line["rows"])
     stops = ""
     if line["mpi_stops"]:
-        stops = (f" Open MPI stood still for a minute {line['mpi_stops']} times in "
+        stops = (f" Open MPI stood still for a minute, or did not begin, {line['mpi_stops']} times in "
                  f"{line['parts']} parts, which were measured again.")
+    several = len(line["seeds"]) > 1
+    of_seeds = ("the median of the seeds and half of what lies between the smallest and the largest"
+                if several else "of one seed")
     return (f"Commit {line['commit']}: {line['date']}, {line['processor']}, {line['cores']} cores, "
-            f"{'real-time' if line['real_time'] else 'ordinary'} class, seeds "
+            f"{'real-time' if line['real_time'] else 'ordinary'} class, {'seeds' if several else 'seed'} "
             f"{', '.join(map(str, line['seeds']))}, `{line['command']}`, "
-            f"{line['minutes_taken']:.0f} minutes. Times in microseconds, the median of the seeds "
-            "and half of what lies between the smallest and the largest; `ping_pong` is a send and "
-            "a recv in both directions. Speed is the time of the faster of the two others by "
+            f"{line['minutes_taken']:.0f} minutes. Times in microseconds, {of_seeds}; `ping_pong` is "
+            "a send and a recv in both directions. Speed is the time of the faster of the two others by "
             f"Tern's. Sent again is the share of TCP segments, in percent, of Tern and of Gloo. "
             "Processor is the time in ns that all processes of a node use for each byte of the "
             f"operation, of Tern with its daemon and of Gloo.{stops}\n\n"

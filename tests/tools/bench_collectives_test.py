@@ -35,9 +35,16 @@ class Compared(unittest.TestCase):
                 "rows": [case]}
         text = bench_collectives.table(line)
         self.assertEqual(text.splitlines()[-1],
-                         "| 2 | 1gbit | `all_reduce` | 4 KiB | 100 ±0 % | - | 50 ±0 % | 0.50 | - / - "
-                         "| - / - |")
-        self.assertIn("stood still for a minute 2 times in 3 parts", text)
+                         "| 2 | 1gbit | `all_reduce` | 4 KiB | 100 | - | 50 | 0.50 | - / - | - / - |")
+        self.assertIn("did not begin, 2 times in 3 parts", text)
+        self.assertNotIn("±", text)
+
+    def test_how_far_seeds_lie_apart_is_said_of_several(self):
+        rows = [row("tern", us, seed) for seed, us in enumerate([90.0, 100.0, 110.0])]
+        line = {"commit": "c", "date": "d", "processor": "p", "cores": 2, "real_time": True,
+                "seeds": [0, 1, 2], "command": "x", "minutes_taken": 1.0, "parts": 3, "mpi_stops": 0,
+                "rows": list(bench_collectives.compared(rows))}
+        self.assertIn("| 100 ±10 % | - | - | - |", bench_collectives.table(line))
 
     def test_gloos_time_is_that_of_its_fastest_algorithm(self):
         rows = [row("tern", 100.0) | {"segments": 200, "sent_again": 1},
