@@ -17,7 +17,7 @@ endif
 
 help:
 	@echo 'make demo       train MNIST over a 100 Mbit/s link, raw and with 3LC, and compare'
-	@echo 'make test       all tests, sanitizers, a fuzz smoke and lints; 25 to 45 minutes on 2 cores'
+	@echo 'make test       all tests, sanitizers, a fuzz smoke and lints; 24 to 45 minutes on 2 cores'
 	@echo 'make test-full  everything at length: full sanitizer suites, longer fuzzing, kill campaign'
 	@echo 'make test-aarch64 formats and codecs for aarch64, compiled here and run under qemu-user'
 	@echo 'make test-python the Python package on a release build, with ruff and mypy'
