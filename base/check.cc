@@ -1,5 +1,9 @@
 #include "base/check.h"
 
+#include <poll.h>
+#include <unistd.h>
+
+#include <algorithm>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -9,7 +13,16 @@
 namespace tern {
 
 void check_failed(const char* file, int line, const char* expression) noexcept {
-  std::fprintf(stderr, "%s:%d: broken invariant: %s\n", file, line, expression);
+  char text[512];
+  const int length =
+      std::snprintf(text, sizeof text, "%s:%d: broken invariant: %s\n", file, line, expression);
+  // Not by stdio, whose lock a thread may have that nobody takes the text of, and only what has
+  // room: whatever becomes of the text, the process ends.
+  pollfd entry{STDERR_FILENO, POLLOUT, 0};
+  if (length > 0 && ::poll(&entry, 1, 0) > 0) {
+    const auto bytes = std::min(static_cast<std::size_t>(length), sizeof text - 1);
+    [[maybe_unused]] const ssize_t written = ::write(STDERR_FILENO, text, bytes);
+  }
   std::abort();
 }
 

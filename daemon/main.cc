@@ -10,7 +10,9 @@
 #include <cstdlib>
 #include <exception>
 #include <memory>
+#include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "daemon/check_settings.h"
@@ -54,12 +56,6 @@ std::shared_ptr<tern::daemon::LateLog> start_log(const std::string& level) {
   return log;
 }
 
-// Where nobody takes the log, exit() would wait for the thread that writes to stderr.
-int end_with(tern::daemon::LateLog& log, int status) {
-  if (!log.settle()) std::_Exit(status);
-  return status;
-}
-
 // Records and logs of choices name jobs and tensors, which are not for everybody. The sockets have
 // modes of their own.
 void close_files_to_others() { ::umask(::umask(S_IRWXO) | S_IRWXO); }
@@ -70,6 +66,29 @@ void raise_descriptor_limit() {
   if (::getrlimit(RLIMIT_NOFILE, &limit) != 0) return;
   limit.rlim_cur = limit.rlim_max;
   ::setrlimit(RLIMIT_NOFILE, &limit);
+}
+
+// Until a signal ends it.
+tern::Status serve(const tern::daemon::Config& config, const std::vector<std::string>& arguments) {
+  auto daemon =
+      tern::daemon::Daemon::create(config, [arguments] { return read_config(arguments); });
+  if (!daemon) return tl::unexpected(std::move(daemon.error()));
+  g_daemon = daemon->get();
+  struct sigaction action {};
+  action.sa_handler = on_signal;
+  sigaction(SIGTERM, &action, nullptr);
+  sigaction(SIGINT, &action, nullptr);
+  sigaction(SIGHUP, &action, nullptr);
+  std::signal(SIGPIPE, SIG_IGN);
+  (*daemon)->run();
+  struct sigaction ignore {};
+  ignore.sa_handler = SIG_IGN;
+  sigaction(SIGTERM, &ignore, nullptr);
+  sigaction(SIGHUP, &ignore, nullptr);
+  g_daemon = nullptr;
+  daemon->reset();
+  spdlog::info("stopped");
+  return {};
 }
 
 int run(const std::vector<std::string>& arguments) {
@@ -97,29 +116,19 @@ int run(const std::vector<std::string>& arguments) {
   tern::daemon::make_room_for_descriptors(
       tern::daemon::descriptor_budget(line->config, tern::daemon::descriptor_limit()));
   const auto log = start_log(line->config.log_level);  // with a thread: that table is large by now
-  auto daemon =
-      tern::daemon::Daemon::create(line->config, [arguments] { return read_config(arguments); });
-  if (!daemon) {
-    const int status = end_with(*log, 1);  // what it says of the way there comes first
-    std::fprintf(stderr, "ternd: %s\n", daemon.error().text.c_str());
-    return status;
+  std::optional<std::string> problem;
+  try {
+    const tern::Status served = serve(line->config, arguments);
+    if (!served) problem = served.error().text;
+  } catch (const std::exception& error) {
+    problem = error.what();
   }
-  g_daemon = daemon->get();
-  struct sigaction action {};
-  action.sa_handler = on_signal;
-  sigaction(SIGTERM, &action, nullptr);
-  sigaction(SIGINT, &action, nullptr);
-  sigaction(SIGHUP, &action, nullptr);
-  std::signal(SIGPIPE, SIG_IGN);
-  (*daemon)->run();
-  struct sigaction ignore {};
-  ignore.sa_handler = SIG_IGN;
-  sigaction(SIGTERM, &ignore, nullptr);
-  sigaction(SIGHUP, &ignore, nullptr);
-  g_daemon = nullptr;
-  daemon->reset();
-  spdlog::info("stopped");
-  return end_with(*log, 0);
+  const int status = problem ? 1 : 0;
+  // Where nobody takes the log, exit() would wait for the thread that writes to stderr: it flushes
+  // that, whose lock the thread has.
+  if (!log->settle()) std::_Exit(status);
+  if (problem) std::fprintf(stderr, "ternd: %s\n", problem->c_str());
+  return status;
 }
 
 }  // namespace

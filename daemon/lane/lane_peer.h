@@ -81,7 +81,7 @@ struct Piece {  // of a send: PassPieces
   collective::Mailbox::Place place;
   std::uint32_t buffer = SlabPool::kNone;  // of the peer's, where the piece is a block
 };
-// Small payloads of the link, a recv's memory of which nothing is held, or nothing at all.
+// std::monostate: small payloads of the link, or a payload that nobody wants.
 using Anything =
     std::variant<std::monostate, ReceiveSlab, Orphan, ResultBuffer, EagerSlab, OfferSlab, Piece>;
 
@@ -147,7 +147,7 @@ struct LanePeer {
   CarriedByLink carried;
   std::string told_carrier;  // what the log has said of it
   enum class Phase : std::uint8_t {
-    unused,    // no epoch has used it yet
+    unused,    // no epoch has used it, as far as LaneLinks::settle() has seen
     stranger,  // the same: the node connected without being expected, and its address is unknown
     used,
     lost,  // no epoch may begin to use it
@@ -156,8 +156,9 @@ struct LanePeer {
   bool is_reported = false;  // to speak of groups that are not known, though none has used it
   std::optional<SharedPlaces::Held> place;  // none since a group has used it
 
+  // Whether epochs may use it: until LaneLinks has heard that it is lost.
   bool can_serve() const { return phase != Phase::lost; }
-  // Whether it can still be sent to.
+  // Whether it cannot be sent to any more, which the link knows first.
   bool is_lost() const { return link->state() == net::LinkState::lost; }
 };
 

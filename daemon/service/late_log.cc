@@ -1,5 +1,6 @@
 #include "daemon/service/late_log.h"
 
+#include <pthread.h>
 #include <spdlog/details/log_msg_buffer.h>
 #include <spdlog/formatter.h>
 
@@ -49,10 +50,10 @@ class LateLog::Shared {
     const std::lock_guard lock(mutex_);
     if (waiting_bytes_ + bytes > kMostWaiting) {
       ++left_out_;
-      return;
+    } else {
+      say_left_out();
+      add(std::move(line));
     }
-    say_left_out();
-    add(std::move(line));
     more_.notify_one();
   }
 
@@ -64,9 +65,7 @@ class LateLog::Shared {
 
   bool wait_for_all(std::chrono::milliseconds patience) {
     std::unique_lock lock(mutex_);
-    if (gave_up_) return is_idle();
-    gave_up_ = !none_left_.wait_for(lock, patience, [this] { return is_idle(); });
-    return !gave_up_;
+    return none_left_.wait_for(lock, patience, [this] { return is_idle(); });
   }
 
   // The thread's.
@@ -91,14 +90,16 @@ class LateLog::Shared {
   bool is_idle() const noexcept { return waiting_bytes_ == 0 && left_out_ == 0; }
 
   void add(late_log::Line line) {
-    waiting_bytes_ += line.bytes();
+    const std::size_t bytes = line.bytes();
     lines_.push_back(std::move(line));
+    waiting_bytes_ += bytes;
   }
 
   void say_left_out() {
     if (left_out_ == 0) return;
-    const std::string text = std::to_string(std::exchange(left_out_, 0)) +
-                             " lines of the log are missing here: who takes them is too slow";
+    const std::uint64_t missing = std::exchange(left_out_, 0);
+    const std::string text = std::to_string(missing) + (missing == 1 ? " line" : " lines") +
+                             " missing here: what takes the log is too slow";
     add({{"ternd", spdlog::level::warn, text}, {}});
   }
 
@@ -118,25 +119,23 @@ class LateLog::Shared {
   std::size_t waiting_bytes_ = 0;
   std::uint64_t left_out_ = 0;  // since the log has said so last
   bool is_ended_ = false;
-  bool gave_up_ = false;
 };
 
-LateLog::LateLog(spdlog::sink_ptr to, std::chrono::milliseconds patience)
-    : patience_(patience), shared_(std::make_shared<Shared>(std::move(to))) {
+LateLog::LateLog(spdlog::sink_ptr to) : shared_(std::make_shared<Shared>(std::move(to))) {
   // Nobody can join a thread that is in a write() for ever.
-  std::thread([shared = shared_] { shared->write(); }).detach();
+  std::thread([shared = shared_] {
+    pthread_setname_np(pthread_self(), "tern-log");
+    shared->write();
+  }).detach();
 }
 
-LateLog::~LateLog() {
-  settle();
-  shared_->end();
-}
+LateLog::~LateLog() { shared_->end(); }
 
 void LateLog::log(const spdlog::details::log_msg& message) {
   shared_->put({message, current_log_fields()});
 }
 
-bool LateLog::settle() { return shared_->wait_for_all(patience_); }
+bool LateLog::settle(std::chrono::milliseconds patience) { return shared_->wait_for_all(patience); }
 
 void LateLog::set_pattern(const std::string& pattern) { shared_->to().set_pattern(pattern); }
 

@@ -11,7 +11,7 @@ namespace tern::daemon {
 
 // A sink of the log that hands lines to another one on a thread of its own: whoever logs waits for
 // no journal, terminal or pipe. Lines that do not fit are counted, and the log says how many are
-// missing, where they are. The other sink sees the LogFields of each line.
+// missing where they are missing. The other sink sees the LogFields of each line.
 //
 // Thread: any.
 class LateLog final : public spdlog::sinks::sink {
@@ -19,27 +19,24 @@ class LateLog final : public spdlog::sinks::sink {
   // So much text may wait, with what is kept beside each line.
   static constexpr std::size_t kMostWaiting = std::size_t{1} << 20;
 
-  // `patience`: how long its end, or settle(), waits for what has been logged.
-  explicit LateLog(spdlog::sink_ptr to, std::chrono::milliseconds patience = kPatience);
+  // Throws std::system_error where there can be no thread.
+  explicit LateLog(spdlog::sink_ptr to);
   LateLog(const LateLog&) = delete;
   LateLog& operator=(const LateLog&) = delete;
-  // What is not written by then may be lost.
+  // Waits for nothing: what is not written by the end of the process is lost.
   ~LateLog() override;
 
   void log(const spdlog::details::log_msg& message) override;
-  // Returns when all that was logged before has been written, which it answers, or patience is out;
-  // once it was, at once.
-  bool settle();
-  void flush() override { settle(); }
+  // Returns when nothing waits to be written, which it answers, or when patience is out.
+  bool settle(std::chrono::milliseconds patience = std::chrono::seconds(2));
+  // Nothing: whoever logs may not wait.
+  void flush() override {}
   // REQUIRES: nothing has been logged yet.
   void set_pattern(const std::string& pattern) override;
   void set_formatter(std::unique_ptr<spdlog::formatter> formatter) override;
 
  private:
-  static constexpr std::chrono::seconds kPatience{2};
-
   class Shared;
-  const std::chrono::milliseconds patience_;
   // The thread's too, which may be in the other sink for ever.
   std::shared_ptr<Shared> shared_;
 };

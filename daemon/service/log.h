@@ -20,7 +20,7 @@ struct LogFields {
   std::string_view job = {}, group = {}, peer = {}, tensor = {};
 };
 
-// Of the line that this thread is logging; sinks are called on the thread that logs.
+// Of the line that this thread is logging, or is writing for another (daemon/service/late_log.h).
 const LogFields& current_log_fields() noexcept;
 
 // Adds fields to all lines that this thread logs while it lives. An inner one goes before an outer

@@ -62,7 +62,8 @@ ChoiceLogs::Log* ChoiceLogs::log_of(const MemberGroup& group) {
   if (!log.file) return nullptr;
   const std::string problem = log.file->problem();
   if (problem.empty()) return &log;
-  if (log.file->has_begun()) {
+  // It may be refused when the disk has not taken its beginning yet.
+  if (log.file->has_begun() || !log.file->settled()()) {
     end_early(log, problem);
   } else {
     --written_[group.account].logs;

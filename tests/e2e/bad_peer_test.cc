@@ -151,7 +151,6 @@ TEST_F(BadPeer, ComesAgainAndAgainAndFillsNoLog) {
   std::ifstream log(cluster[0].log_path());
   int lines = 0;
   for (std::string line; std::getline(log, line);) lines += line.find("refused a co") != line.npos;
-  EXPECT_GT(lines, 0);
   EXPECT_LE(lines, seconds + 2);
 }
 

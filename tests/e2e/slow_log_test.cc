@@ -1,5 +1,5 @@
 // A log that nobody takes: a journal that hangs, a pipe whose reader sleeps, a terminal that is
-// held. The daemon goes on, and says later what is missing.
+// held. The daemon goes on.
 
 #include <fcntl.h>
 #include <gtest/gtest.h>
@@ -32,7 +32,7 @@ class SlowLog : public ::testing::Test {
     }
     daemon_.emplace(node, std::vector<std::string>{});
   }
-  // Adds what has come to `read_`.
+  // Whether what has come until now says so. Taken from the pipe, it makes room.
   bool has_read(const std::string& text) {
     char bytes[4096];
     for (ssize_t count; (count = ::read(reader_.get(), bytes, sizeof bytes)) > 0;) {
@@ -55,7 +55,6 @@ TEST_F(SlowLog, KeepsNobodyFromWorking) {
   ASSERT_TRUE(minted.ok()) << minted.text;
   ASSERT_TRUE(rank.ask("join group=g id=" + minted.field("id") + " rank=0 size=1").ok());
   EXPECT_TRUE(rank.ask("stream group=g ops=20").ok());
-  EXPECT_FALSE(has_read("nothing that it logs")) << "what fills the pipe is taken from here on";
   EXPECT_TRUE(eventually([&] { return has_read("1 ranks on 1 nodes"); }));
 }
 

@@ -48,7 +48,7 @@ def install(debs):
     check(pwd.getpwuid(os.stat(f"/proc/{main_pid()}").st_uid).pw_name == "tern", "the daemon is not of the user tern")
     check(status()["pid"] == main_pid(), "ternctl does not see the daemon")
     check("listens on 127.0.0.1:7700 (plaintext, this machine only)" in shown("StatusText"), shown("StatusText"))
-    check(logged("ternd 0", "SYSLOG_IDENTIFIER=ternd"), "the journal has no line of the daemon")
+    eventually(lambda: logged("ternd 0", "SYSLOG_IDENTIFIER=ternd"), "the journal has a line of the daemon")
     # Handed over before the daemon ran, and not replaced by it.
     check(os.stat("/run/tern/ternd.sock").st_mode & 0o777 == 0o666, "mode of the clients' socket")
     check(os.stat("/run/tern/control.sock").st_mode & 0o777 == 0o666, "mode of the control socket")
@@ -100,7 +100,7 @@ def kill_under_client(program):
     client = start_client(program)
     rows = ternctl("clients")
     check([row["uid"] for row in rows] == [pwd.getpwnam("nobody").pw_uid], f"the daemon sees the users {rows}")
-    check(logged("connected: pid", "TERN_JOB=resnet"), "the journal does not know the job")
+    eventually(lambda: logged("connected: pid", "TERN_JOB=resnet"), "the journal knows the job")
     before, entries = main_pid(), sorted(os.listdir("/run/tern"))
     os.kill(before, signal.SIGKILL)
     check(client.stdout.read() == "daemon lost\nreduced 1 2 3\ndone\n", "the client after the kill")
@@ -144,7 +144,7 @@ def hang_lane():
         check(holder.stdout.readline() == "held\n", "the thread of lane 1 is not held")
         # The conductor still works, and says whom it misses.
         eventually(lambda: status()["silent_lanes"] == [1] or main_pid() != before, "the silent lane is named")
-        check(logged("lane 1 does not answer"), "the journal names the lane")
+        eventually(lambda: logged("lane 1 does not answer"), "the journal names the lane")
         eventually(lambda: int(shown("NRestarts")) == restarts + 1, "the watchdog restarts the service")
     check(logged("Watchdog timeout", "_PID=1"), "it was the watchdog that restarted the service")
     await_other_than(before)

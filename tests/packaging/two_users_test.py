@@ -160,7 +160,7 @@ def take_too_much(program, jobs):
     check(not second.refusal, f"as many clients as he may have: {second.refusal}")
     check(third.refusal.startswith(QUOTA_EXCEEDED) and "max_clients_per_user = 2" in third.refusal,
           f"one client more: {third.refusal}")
-    check(logged(f"uid {pwd.getpwnam('bob').pw_uid} was refused"), "the journal does not name who was refused")
+    eventually(lambda: logged(f"uid {pwd.getpwnam('bob').pw_uid} was refused"), "the journal names who was refused")
     check(ternctl("counters")["quota_refusals"]["value"] == 2, "refusals are not counted")
     # Nobody else has noticed, and he goes on with what he has.
     other = Rank(program, "alice", "alice-job")

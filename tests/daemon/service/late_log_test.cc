@@ -72,32 +72,32 @@ class LateLogTest : public testing::Test {
 };
 
 TEST_F(LateLogTest, WritesAllLinesInOrderWithTheirFields) {
-  LateLog late(slow, kLong);
+  LateLog late(slow);
   {
     const std::string job = "resnet";
     const LogScope scope({.job = job});
     log(late, "one");
   }
   log(late, "two");
-  EXPECT_TRUE(late.settle());
+  EXPECT_TRUE(late.settle(kLong));
   EXPECT_EQ(slow->written(), (std::vector<std::string>{"one|resnet", "two"}));
 }
 
 TEST_F(LateLogTest, WhoLogsWaitsForNobody) {
   slow->let(false);
-  LateLog late(slow, kLong);
+  LateLog late(slow);
   log(late, "one");
   slow->wait_for_a_line();
   for (int i = 0; i < 100; ++i) log(late, "more");
   EXPECT_TRUE(slow->written().empty());
   slow->let(true);
-  late.flush();
+  ASSERT_TRUE(late.settle(kLong));
   EXPECT_EQ(slow->written().size(), 101u);
 }
 
 TEST_F(LateLogTest, WhatDoesNotFitIsCountedWhereItIsMissing) {
   slow->let(false);
-  LateLog late(slow, kLong);
+  LateLog late(slow);
   log(late, "being written");
   slow->wait_for_a_line();
   const std::string large(LateLog::kMostWaiting / 3, 'x');
@@ -105,54 +105,56 @@ TEST_F(LateLogTest, WhatDoesNotFitIsCountedWhereItIsMissing) {
   log(late, large);
   for (int i = 0; i < 7; ++i) log(late, large);
   slow->let(true);
-  late.flush();
+  ASSERT_TRUE(late.settle(kLong));
   EXPECT_EQ(slow->written(),
-            (std::vector<std::string>{
-                "being written", large, large,
-                "7 lines of the log are missing here: who takes them is too slow"}));
+            (std::vector<std::string>{"being written", large, large,
+                                      "7 lines missing here: what takes the log is too slow"}));
   log(late, "there is room again");
-  late.flush();
+  ASSERT_TRUE(late.settle(kLong));
   EXPECT_EQ(slow->written().back(), "there is room again");
 }
 
 TEST_F(LateLogTest, ALineThatFitsComesAfterTheCountOfThoseThatDidNot) {
   slow->let(false);
-  LateLog late(slow, kLong);
+  LateLog late(slow);
   log(late, "being written");
   slow->wait_for_a_line();
   log(late, std::string(2 * LateLog::kMostWaiting, 'x'));
   log(late, "short");
   slow->let(true);
-  late.flush();
+  ASSERT_TRUE(late.settle(kLong));
   EXPECT_EQ(slow->written(),
             (std::vector<std::string>{
-                "being written", "1 lines of the log are missing here: who takes them is too slow",
-                "short"}));
+                "being written", "1 line missing here: what takes the log is too slow", "short"}));
 }
 
 TEST_F(LateLogTest, ASinkThatThrowsLosesItsLineAlone) {
-  LateLog late(slow, kLong);
+  LateLog late(slow);
   log(late, "a line that cannot be written");
   log(late, "the next");
-  late.flush();
+  ASSERT_TRUE(late.settle(kLong));
   EXPECT_EQ(slow->written().back(), "the next");
 }
 
-TEST_F(LateLogTest, PatienceWithASinkThatTakesNothingEndsOnce) {
+TEST_F(LateLogTest, ALineThatIsTooLongForAnyRoomIsCountedAtOnce) {
+  LateLog late(slow);
+  log(late, std::string(2 * LateLog::kMostWaiting, 'x'));
+  ASSERT_TRUE(late.settle(kLong));
+  EXPECT_EQ(slow->written(),
+            std::vector<std::string>{"1 line missing here: what takes the log is too slow"});
+}
+
+TEST_F(LateLogTest, NobodyWaitsLongerThanPatienceForASinkThatTakesNothing) {
   slow->let(false);
   {
-    LateLog late(slow, milliseconds(1));
+    LateLog late(slow);
     log(late, "one");
     slow->wait_for_a_line();
-    EXPECT_FALSE(late.settle());
-    // From here on nobody waits: neither this nor the end.
-    EXPECT_FALSE(late.settle());
-    EXPECT_TRUE(slow->written().empty());
+    EXPECT_FALSE(late.settle(milliseconds(1)));
   }
   slow->let(true);
   while (slow->written().empty()) std::this_thread::yield();
-  EXPECT_EQ(slow->written(), std::vector<std::string>{"one"})
-      << "what is written goes on without it";
+  EXPECT_EQ(slow->written(), std::vector<std::string>{"one"}) << "the thread goes on alone";
 }
 
 }  // namespace
