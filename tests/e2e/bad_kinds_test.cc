@@ -315,31 +315,65 @@ TEST_F(BadKinds, PrescaleOnAMoveIsRefusedWhereItIsSaid) {
   }
 }
 
-TEST_F(BadKinds, AnotherKindOnATensorWithMemoryIsRefusedOnAllRanks) {
-  constexpr std::uint64_t kCount = 120'000;
-  std::vector<tern::Tensor> tensors;
-  std::vector<std::vector<float>> values(kRanks, std::vector<float>(kCount, 0.25f));
-  auto outputs = values;
-  for (std::size_t rank = 0; rank < kRanks; ++rank) {
-    tensors.push_back(groups_[rank]->declare<float>("t", kCount, TERN_GRADIENT, "3lc:s=1"));
-  }
-  const auto use = [&](Submit submit) {
+// A gradient whose recipe has a memory, on all ranks.
+class BadUseOfMemory : public BadKinds {
+ protected:
+  static constexpr std::uint64_t kCount = 120'000;
+
+  std::vector<Ending> use(Submit submit, const std::vector<std::uint64_t>& counts = {}) {
     return all_submit([&, submit](std::size_t rank, tern_op& op) {
-      op.tensor = tensors[rank].get();
+      op.tensor = tensors_[rank].get();
       op.count = 0;
-      op.input = values[rank].data();
-      op.output = outputs[rank].data();
+      op.counts = counts.empty() ? nullptr : counts.data();
+      op.input = values_[rank].data();
+      op.output = outputs_[rank].data();
       return submit;
     });
-  };
-  expect_all_hear(use(tern_all_reduce), TERN_OK, {});
-  for (const Submit other : {tern_reduce, tern_reduce_scatter, tern_all_gather}) {
-    const auto endings = use(other);
-    expect_all_hear(endings, TERN_ERR_BAD_RECIPE,
+  }
+  void declare(const std::string& name) {
+    tensors_.clear();
+    for (std::size_t rank = 0; rank < kRanks; ++rank) {
+      tensors_.push_back(groups_[rank]->declare<float>(name, kCount, TERN_GRADIENT, "3lc:s=1"));
+    }
+  }
+  void expect_refused(Submit submit, const std::vector<std::uint64_t>& counts = {}) {
+    expect_all_hear(use(submit, counts), TERN_ERR_BAD_RECIPE,
                     {"the tensor's residual is of another kind of operation, or of other counts; "
                      "declare a tensor for each"});
   }
+
+  std::vector<std::vector<float>> values_{kRanks, std::vector<float>(kCount, 0.25f)};
+  std::vector<std::vector<float>> outputs_ = values_;
+  std::vector<tern::Tensor> tensors_;
+};
+
+TEST_F(BadUseOfMemory, AnotherKindIsRefusedOnAllRanks) {
+  declare("t");
   expect_all_hear(use(tern_all_reduce), TERN_OK, {});
+  for (const Submit other : {tern_reduce, tern_reduce_scatter, tern_all_gather})
+    expect_refused(other);
+  expect_all_hear(use(tern_all_reduce), TERN_OK, {});
+}
+
+// Of the first operation one node only sends, and the other only receives.
+TEST_F(BadUseOfMemory, AlsoWhereANodeHasNoShareOfTheFirst) {
+  const std::vector<std::uint64_t> of_first{kCount, 0, 0}, of_last{0, 0, kCount};
+  struct First {
+    Submit submit;
+    std::vector<std::uint64_t> counts;
+  };
+  int number = 0;
+  for (const First& first : {First{tern_reduce, {}}, First{tern_reduce_scatter, of_first},
+                             First{tern_reduce_scatter, of_last}, First{tern_all_gather, of_first},
+                             First{tern_all_gather, of_last}}) {
+    SCOPED_TRACE(number);
+    declare("t" + std::to_string(number++));
+    expect_all_hear(use(first.submit, first.counts), TERN_OK, {});
+    expect_refused(tern_all_reduce);
+    if (first.submit != tern_reduce) expect_refused(first.submit);
+    expect_refused(first.submit == tern_all_gather ? tern_reduce : tern_all_gather);
+    expect_all_hear(use(first.submit, first.counts), TERN_OK, {});
+  }
 }
 
 // ---- From rank to rank --------------------------------------------------------------------------
