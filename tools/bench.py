@@ -7,10 +7,12 @@ each link and what is aimed for beside what was measured. docs/benchmarks.md say
 
 import argparse
 import datetime
+import functools
 import json
 import os
 import pathlib
 import re
+import shlex
 import shutil
 import signal
 import subprocess
@@ -18,7 +20,8 @@ import sys
 
 import bench_codec
 from bench_daemon import measure_idle, measure_system_calls
-from bench_report import all_aims, figures, finish_rows, markdown, rate_gbit, text_table
+from bench_report import (all_aims, figures, finish_rows, markdown, median_rows, rate_gbit, short_figures,
+                          text_table)
 from nodes import Link, Nodes, NodesError
 from origin import commit_name, processor_name
 from page_section import replace_section
@@ -39,7 +42,7 @@ FULL = {"sizes": [4 * KIB, 64 * KIB, MIB, 16 * MIB, 64 * MIB],
         "recipes": ["raw", "bf16", "3lc:s=1", "3lc:s=1,scale=16384"],
         "recorded": ["1gbit"], "recorded_sizes": [16 * MIB],
         "many": {4: ["1gbit", "unshaped"], 8: ["1gbit", "unshaped"]},
-        "many_size": 4 * MIB, "seconds": 4.0, "iperf_seconds": 3, "idle_seconds": 5.0,
+        "many_size": 4 * MIB, "seconds": 9.0, "iperf_seconds": 3, "idle_seconds": 5.0,
         "codec": ["--size-mib", "64", "--iterations", "12"], "codec_aims": (64, 6)}
 QUICK = FULL | {"sizes": [4 * KIB, MIB, 64 * MIB], "links": ["1gbit", "10gbit"],
                 "recipes": ["raw", "3lc:s=1"], "many": {4: ["unshaped"]}, "seconds": 1.5,
@@ -134,16 +137,19 @@ def refill_us(link):
 def contest(nodes, name, options, plan, link, sizes, inputs):
     """The rows of one link; `inputs` are files of one tensor at successive steps, or none for Gaussians."""
     pause = refill_us(link) if nodes.network else 0
+    seconds = plan["seconds"] / len(options.seeds)
 
-    def words(rank):
+    def words(seed, rank):
         more = ["--gloo-address", nodes.address(rank)] if options.gloo else []
         more += ["--input", *inputs] if inputs else []
-        return [*more, "--bytes", ",".join(map(str, sizes)), "--seconds", plan["seconds"],
-                "--pause-us", pause, "--seed", options.seed, "--recipe", *plan["recipes"]]
-    daemons = nodes.start_daemons()
-    rows = run_ranks(nodes, name, words)
-    nodes.stop(daemons)
-    return rows
+        return [*more, "--bytes", ",".join(map(str, sizes)), "--seconds", seconds,
+                "--pause-us", pause, "--seed", seed, "--recipe", *plan["recipes"]]
+    runs = []
+    for seed in options.seeds:
+        daemons = nodes.start_daemons()
+        runs.append(run_ranks(nodes, f"{name}-{seed}", functools.partial(words, seed)))
+        nodes.stop(daemons)
+    return median_rows(runs)
 
 
 def run_pair(options, plan, logs, gradients):
@@ -210,10 +216,10 @@ def take_real_time(options):
 
 def record(result):
     """One line more of the history, which is kept with the code."""
-    keys = ("link", "nodes", "bytes", "contestant", "median_us", "p99_us", "ratio", "vs_gloo",
+    keys = ("link", "nodes", "bytes", "spread", "contestant", "median_us", "p99_us", "ratio", "vs_gloo",
             "of_iperf3")
     line = {key: result[key] for key in ("date", "commit", "processor", "cores", "kernel",
-                                         "real_time", "aims", "idle", "system_calls")}
+                                         "real_time", "seeds", "command", "aims", "idle", "system_calls")}
     line["links"] = [{"link": section["link"], "iperf3_gbit": section["iperf3_gbit"]}
                      for section in result["sections"] if section["iperf3_gbit"]]
     line["codec_aims"] = [{key: row[key] for key in ("aim", "recipe", "target", "gb_per_s", "measured",
@@ -227,6 +233,7 @@ def record(result):
     say(f"recorded: {path.relative_to(ROOT)}")
     page = ROOT / "docs/benchmarks.md"
     replace_section(page, "figures", figures(result))
+    replace_section(ROOT / "README.md", "all-reduce", short_figures(result))
     if result["codec_aims"]:
         replace_section(page, "codec-aims", bench_codec.markdown(result["codec_aims"]))
 
@@ -253,6 +260,7 @@ def run(options):
     result = {"date": datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds"),
               "commit": commit_name(), "processor": processor_name(), "cores": os.cpu_count(),
               "kernel": os.uname().release.split("-")[0], "real_time": real_time, "quick": options.quick,
+              "seeds": options.seeds, "command": shlex.join(["tools/bench.py", *sys.argv[1:]]),
               "input": options.input or "gaussian", "sections": sections, "idle": idle,
               "system_calls": calls, "aims": aims, "codec_aims": codec_aims,
               "codec_recorded": recorded}
@@ -274,7 +282,7 @@ def stop_on_signal(number, _frame):
 def parse_arguments():
     parser = argparse.ArgumentParser(description=__doc__.split("\n\n", maxsplit=1)[0])
     parser.add_argument("--quick", action="store_true", help="few sizes, links and rounds")
-    parser.add_argument("--record", action="store_true", help="add a line to bench/history, and write docs/benchmarks.md")
+    parser.add_argument("--record", action="store_true", help="add a line to bench/history, and write docs/benchmarks.md and the README's table")
     parser.add_argument("--links", nargs="+", choices=list(LINKS), help="of two nodes")
     parser.add_argument("--recipes", nargs="+", help="besides Gloo")
     parser.add_argument("--seconds", type=float, help="for each size, all contestants together")
@@ -286,7 +294,8 @@ def parse_arguments():
                         help="in the ordinary class, in which other work on the machine disturbs")
     parser.add_argument("--input", nargs="+", metavar="FILE",
                         help="instead of Gaussians one tensor at successive steps, .npy, a file or more for each rank")
-    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--seeds", type=int, nargs="+", default=[1, 2, 3],
+                        help="the time is divided among them")
     parser.add_argument("--programs", type=pathlib.Path, default=ROOT / "build/release/bin")
     parser.add_argument("--out", type=pathlib.Path, default=ROOT / "build/bench")
     parser.add_argument("--loopback", action="store_true", help="without namespaces and shaping")

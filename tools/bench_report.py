@@ -1,11 +1,13 @@
 """Rows of measurements related to each other, as tables, and what is aimed for."""
 
 import re
+import statistics
 
 KIB = 1024
 MIB = 1024 * KIB
 # A segment of 1448 bytes of payload is a frame of 1514, which is what the shaper counts.
 TCP_SHARE = 1448 / 1514
+TIMES = ("median_us", "p99_us")
 
 
 def size_text(size):
@@ -18,6 +20,27 @@ def rate_gbit(link):
         return None
     number, unit = re.fullmatch(r"(\d+)([gm])bit", link.rate).groups()
     return int(number) * (1.0 if unit == "g" else 1e-3)
+
+
+def median_rows(runs):
+    """One row for each size and contestant of the seeds' runs: the medians, and the rounds of all. `spread` is
+    half of what lies between the smallest and the largest median time, by their median."""
+    cases = {}
+    for rows in runs:
+        for row in rows:
+            cases.setdefault((row["bytes"], row["contestant"]), []).append(row)
+    return [median_row(rows) for rows in cases.values()]
+
+
+def median_row(rows):
+    made = dict(rows[0])
+    for key in made:
+        if key in TIMES or isinstance(made[key], float):
+            made[key] = statistics.median(row[key] for row in rows)
+    times = [row["median_us"] for row in rows]
+    made["rounds"] = sum(row["rounds"] for row in rows)
+    made["spread"] = (max(times) - min(times)) / 2 / made["median_us"]
+    return made
 
 
 def finish_rows(name, link, iperf, rows):
@@ -181,9 +204,11 @@ def aims_table(aims):
 
 
 def environment(result):
+    seeds = ", ".join(map(str, result["seeds"]))
     return (f"{result['processor']}, {result['cores']} cores, Linux {result['kernel']}, "
             f"{'real-time' if result['real_time'] else 'ordinary'} class, inputs "
-            f"{'recorded' if isinstance(result['input'], list) else result['input']}")
+            f"{'recorded' if isinstance(result['input'], list) else result['input']}, "
+            f"seed{'s' if len(result['seeds']) > 1 else ''} {seeds}, `{result['command']}`")
 
 
 def calls_text(result):
@@ -199,13 +224,34 @@ def figures(result):
                       for section in result["sections"] if section["iperf3_gbit"])
     return "\n".join([
         f"Of {result['commit']}, {result['date'][:10]}: {environment(result)}.\n",
-        "Gloo's median time, and how many times faster than Gloo Tern is with each recipe in the same "
-        "rounds. The last column is raw's goodput by that of `iperf3 --bidir`.\n",
+        "Gloo's median time, and how many times as fast as Gloo Tern is with each recipe in the same "
+        "rounds: medians of the seeds' medians. The last column is raw's goodput by that of "
+        f"`iperf3 --bidir`. {spread_text(result['sections'])}\n",
         figures_table(result["sections"]) + "\n",
         BURST_NOTE + "\n",
         f"iperf3 --bidir, Gbit/s each way: {iperf}.\n",
         aims_table(result["aims"]) + "\n",
         *(line + "\n" for line in calls_text(result))])
+
+
+def spread_text(sections):
+    """How far the seeds lie apart, over all rows."""
+    spreads = sorted(row["spread"] for section in sections for row in section["rows"])
+    return (f"Half of what lies between the seeds' smallest and largest time is {100 * spreads[len(spreads) // 2]:.0f} % "
+            f"in the median row, and {100 * spreads[-1]:.0f} % in the row where it is most.")
+
+
+def short_figures(result):
+    """The README's table: all-reduce of 64 MiB between two nodes."""
+    lines = []
+    for link, text in (("1gbit", "1 Gbit/s"), ("10gbit", "10 Gbit/s"), ("unshaped", "unshaped")):
+        gloo, raw, lossy = (find(result["sections"], link, 64 * MIB, contestant)
+                            for contestant in ("gloo", "tern raw", "tern 3lc:s=1"))
+        lines.append((text, f"{gloo['median_us'] / 1e3:.0f} ms", *(
+            f"{row['vs_gloo']:.3g} times as fast" + (f" {BURST}" if beyond_ratio(row) else "") for row in (raw, lossy))))
+    return "\n".join([
+        markdown_table(("link", "Gloo", "Tern, raw", "Tern, `3lc:s=1`"), lines) + "\n",
+        f"{result['date'][:10]}, commit {result['commit']}, {environment(result)}. " + BURST_NOTE])
 
 
 def markdown(result, recorded=""):

@@ -70,7 +70,7 @@ def main():
     parser.add_argument("--largest-mib", type=int, default=64, help="the largest tensor")
     options = parser.parse_args()
     options.sizes = [64 * KIB, 4 * MIB, options.largest_mib * MIB]
-    options.gloo, options.input, options.seed = False, None, 1
+    options.gloo, options.input, options.seeds = False, None, [1]
     run_or_exit(run, options)
 
 

@@ -81,5 +81,35 @@ class SpeedText(unittest.TestCase):
         self.assertEqual(self.text(None, 2.0), "-")
 
 
+def row(contestant, median_us, size=64 << 20, **more):
+    return {"bytes": size, "contestant": contestant, "nodes": 2, "rounds": 5, "median_us": median_us,
+            "p99_us": 2 * median_us, "target": "avx2", **more}
+
+
+class Seeds(unittest.TestCase):
+    def test_a_row_has_the_medians_of_the_seeds_and_the_rounds_of_all(self):
+        runs = [[row("gloo", us), row("tern raw", 2 * us, ratio=us)] for us in (90.0, 130.0, 100.0)]
+        gloo, raw = bench_report.median_rows(runs)
+        self.assertEqual((gloo["median_us"], gloo["p99_us"], gloo["rounds"]), (100.0, 200.0, 15))
+        self.assertAlmostEqual(gloo["spread"], 0.2)
+        self.assertEqual((raw["median_us"], raw["ratio"], raw["bytes"], raw["target"]),
+                         (200.0, 100.0, 64 << 20, "avx2"))
+
+    def test_the_readmes_table_marks_what_cannot_be_sustained(self):
+        def section(link):
+            rows = [row("gloo", 560e3, vs_gloo=1.0), row("tern raw", 565e3, vs_gloo=0.991, ratio=1.0),
+                    row("tern 3lc:s=1", 20e3, vs_gloo=28.0, ratio=20.0 if link == "1gbit" else 30.0)]
+            return {"link": link, "nodes": 2, "rows": rows}
+        text = bench_report.short_figures({
+            "sections": [section(link) for link in ("1gbit", "10gbit", "unshaped")], "date": "2026-11-30T01:02",
+            "commit": "c0ffee", "processor": "p", "cores": 2, "kernel": "6", "real_time": True, "input": "gaussian",
+            "seeds": [1, 2, 3], "command": "tools/bench.py --record"})
+        lines = text.splitlines()
+        self.assertEqual(lines[2], "| 1 Gbit/s | 560 ms | 0.991 times as fast | 28 times as fast † |")
+        self.assertEqual(lines[3], "| 10 Gbit/s | 560 ms | 0.991 times as fast | 28 times as fast |")
+        self.assertIn("2026-11-30, commit c0ffee, p, 2 cores, Linux 6, real-time class, inputs gaussian, "
+                      "seeds 1, 2, 3, `tools/bench.py --record`.", text)
+
+
 if __name__ == "__main__":
     unittest.main()
