@@ -243,15 +243,17 @@ def spread_text(sections):
 
 def short_figures(result):
     """The README's table: all-reduce of 64 MiB between two nodes."""
-    lines = []
+    lines, marked = [], False
     for link, text in (("1gbit", "1 Gbit/s"), ("10gbit", "10 Gbit/s"), ("unshaped", "unshaped")):
         gloo, raw, lossy = (find(result["sections"], link, 64 * MIB, contestant)
                             for contestant in ("gloo", "tern raw", "tern 3lc:s=1"))
-        lines.append((text, f"{gloo['median_us'] / 1e3:.0f} ms", *(
-            f"{row['vs_gloo']:.3g} times as fast" + (f" {BURST}" if beyond_ratio(row) else "") for row in (raw, lossy))))
+        speeds = [f"{row['vs_gloo']:{'.1f' if row['vs_gloo'] >= 10 else '.2f'}} times as fast" + (f" {BURST}" if beyond_ratio(row) else "")
+                  for row in (raw, lossy)]
+        lines.append((text, f"{gloo['median_us'] / 1e3:.0f} ms", *speeds))
+        marked = marked or beyond_ratio(lossy)
     return "\n".join([
         markdown_table(("link", "Gloo", "Tern, raw", "Tern, `3lc:s=1`"), lines) + "\n",
-        f"{result['date'][:10]}, commit {result['commit']}, {environment(result)}. " + BURST_NOTE])
+        f"{result['date'][:10]}, commit {result['commit']}, {environment(result)}." + (f" {BURST_NOTE}" if marked else "")])
 
 
 def markdown(result, recorded=""):

@@ -105,10 +105,11 @@ class Seeds(unittest.TestCase):
             "commit": "c0ffee", "processor": "p", "cores": 2, "kernel": "6", "real_time": True, "input": "gaussian",
             "seeds": [1, 2, 3], "command": "tools/bench.py --record"})
         lines = text.splitlines()
-        self.assertEqual(lines[2], "| 1 Gbit/s | 560 ms | 0.991 times as fast | 28 times as fast † |")
-        self.assertEqual(lines[3], "| 10 Gbit/s | 560 ms | 0.991 times as fast | 28 times as fast |")
+        self.assertEqual(lines[2], "| 1 Gbit/s | 560 ms | 0.99 times as fast | 28.0 times as fast † |")
+        self.assertEqual(lines[3], "| 10 Gbit/s | 560 ms | 0.99 times as fast | 28.0 times as fast |")
         self.assertIn("2026-11-30, commit c0ffee, p, 2 cores, Linux 6, real-time class, inputs gaussian, "
                       "seeds 1, 2, 3, `tools/bench.py --record`.", text)
+        self.assertIn(bench_report.BURST_NOTE, text)
 
 
 if __name__ == "__main__":
