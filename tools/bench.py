@@ -301,8 +301,10 @@ def parse_arguments():
     parser.add_argument("--loopback", action="store_true", help="without namespaces and shaping")
     options = parser.parse_args()
     # The page and its history say nothing of how a plan was cut short.
-    if options.record and (options.quick or options.seconds is not None or options.recipes):
-        parser.error("--record writes what the whole plan has measured: leave out --quick, --seconds and --recipes")
+    if options.record and (options.quick or options.loopback or not options.gloo or any(
+            getattr(options, part) is not None for part in ("seconds", "recipes", "links", "many"))):
+        parser.error("--record writes what the whole plan has measured: leave out --quick, --loopback, --no-gloo, "
+                     "--seconds, --recipes, --links and --no-many")
     return options
 
 

@@ -97,8 +97,13 @@ def run_mpi_ranks(nodes, name, words):
                     nodes.programs / "tern-bench-mpi", "collectives", "--mpi",
                     "--folder", folder, "--rank", rank, "--size", nodes.count, *words(rank)]
     run = nodes.start(0, name, command)
+    given_up = threading.Event()
+
+    def give_up():
+        given_up.set()
+        run.kill()
     rows = []
-    patience = threading.Timer(BEGIN_SECONDS, run.kill)
+    patience = threading.Timer(BEGIN_SECONDS, give_up)
     patience.start()
     for row in map(json.loads, run.stdout):
         patience.cancel()
@@ -106,7 +111,7 @@ def run_mpi_ranks(nodes, name, words):
             rows.append(row)
     patience.cancel()
     if run.wait(30) != 0:
-        if not rows:
+        if given_up.is_set():
             raise NeverBegan(f"{name}: mpirun has started no rank within {BEGIN_SECONDS} s")
         names = [name] + [f"ternd{node}" for node in range(nodes.count)]
         tails = [tail for tail in map(nodes.log_tail, names) if tail]
@@ -164,7 +169,6 @@ def measure_all(options, logs):
     alike."""
     parts = [(seed, count, name) for seed in options.seeds for count in options.nodes
              for name in options.links]
-    end = time.monotonic() + 60 * options.minutes
     cases = len(options.kinds) * len(options.sizes)
     kept = KeptRuns(KEPT)
     keys = [{"commit": commit_name(), "seed": seed, "nodes": count, "link": name,
@@ -173,6 +177,8 @@ def measure_all(options, logs):
              "daemon_options": options.daemon_option, "back_to_back": options.back_to_back,
              "programs": str(options.programs)} for seed, count, name in parts]
     missing = [key for key in keys if kept.find(key) is None]
+    # What is left of a run that was stopped has no more time for each case than it had.
+    end = time.monotonic() + 60 * options.minutes * len(missing) / len(parts)
     for index, key in enumerate(missing):
         left = max(0.0, end - time.monotonic()) * USEFUL / (len(missing) - index)
         part = (key["seed"], key["nodes"], key["link"])

@@ -241,14 +241,18 @@ def spread_text(sections):
             f"in the median row, and {100 * spreads[-1]:.0f} % in the row where it is most.")
 
 
+def short_speed(row):
+    digits = 1 if row["vs_gloo"] >= 10 else 2
+    return f"{row['vs_gloo']:.{digits}f} times as fast" + (f" {BURST}" if beyond_ratio(row) else "")
+
+
 def short_figures(result):
     """The README's table: all-reduce of 64 MiB between two nodes."""
     lines, marked = [], False
     for link, text in (("1gbit", "1 Gbit/s"), ("10gbit", "10 Gbit/s"), ("unshaped", "unshaped")):
         gloo, raw, lossy = (find(result["sections"], link, 64 * MIB, contestant)
                             for contestant in ("gloo", "tern raw", "tern 3lc:s=1"))
-        speeds = [f"{row['vs_gloo']:{'.1f' if row['vs_gloo'] >= 10 else '.2f'}} times as fast" + (f" {BURST}" if beyond_ratio(row) else "")
-                  for row in (raw, lossy)]
+        speeds = [short_speed(row) for row in (raw, lossy)]
         lines.append((text, f"{gloo['median_us'] / 1e3:.0f} ms", *speeds))
         marked = marked or beyond_ratio(lossy)
     return "\n".join([

@@ -172,8 +172,9 @@ int LaneLinks::settle(std::uint64_t now_ns) {
 std::uint64_t LaneLinks::next_deadline_ns(std::uint64_t otherwise) const {
   std::uint64_t deadline = otherwise;
   for (const auto& peer : peers_) {
-    if (peer->link && peer->can_serve())
+    if (peer->link && peer->can_serve()) {
       deadline = std::min(deadline, peer->link->next_deadline_ns());
+    }
   }
   return deadline;
 }

@@ -35,8 +35,9 @@ struct End final : FrameSink, net::AcceptorSink {
   }
   net::LinkState state(std::uint32_t node, std::uint64_t group) {
     for (const auto& one : links->all()) {
-      if (one->id == id_of(node) && one->group == group && one->can_serve())
+      if (one->id == id_of(node) && one->group == group && one->can_serve()) {
         return one->link->state();
+      }
     }
     return net::LinkState::lost;
   }
