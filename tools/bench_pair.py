@@ -1,7 +1,7 @@
 #!/usr/bin/python3
 """All-reduce through the daemons of two builds, in turns: is one slower than the other?
 
-    bench_pair.py OLD NEW [--starts N] [--blocks N] [--seconds S]
+    bench_pair.py OLD NEW [--starts N] [--blocks N] [--seconds S] [--within PERCENT]
 
 OLD and NEW are folders with bin/ternd, bin/ternctl and lib/libtern.so.1; NEW has bin/tern-bench too. Both
 builds' daemons run all the time, two nodes each, on a link that is not shaped. A rank is a client of both,
@@ -10,7 +10,8 @@ on the same values. A start is new daemons and new ranks; its rounds are cut int
 new time by old time, of medians or of another quantile. A start's ratio is the geometric mean of its
 blocks'. Printed are the geometric mean of the starts' ratios and its 95 % interval (Student's t, of
 logarithms): blocks of one start share its processes and their places in memory, and are no measurements of
-their own. The same folder twice shows what the measurement itself makes of no difference. --hogs has
+their own. The same folder twice shows what the measurement itself makes of no difference. --within ends
+with a size before --starts, once no end of its intervals is further than that from their mean. --hogs has
 processes beside it that compute and do nothing else, all in the ordinary class. --record OLD_COMMIT
 NEW_COMMIT writes the figures to docs/benchmarks.md and adds them to bench/history/pairs.jsonl.
 """
@@ -35,6 +36,8 @@ from origin import processor_name
 PAGE = ROOT / "docs/benchmarks.md"
 HISTORY = ROOT / "bench/history/pairs.jsonl"
 RECIPES = ["raw", "3lc:s=1"]
+# With fewer an interval may be narrow by chance.
+LEAST_STARTS = 16
 # And how much of the time each needs: one of 64 MiB takes as long as a thousand of 4 KiB, and varies most.
 SIZES = {"4KiB": 1, "1MiB": 2, "64MiB": 20}
 # Two-sided 95 % of Student's t by degrees of freedom; beyond the table 1.96 and a little.
@@ -85,8 +88,16 @@ def hogs(count):
             hog.wait()
 
 
-def measure(options, logs, start):
-    """{(recipe, bytes): the ratio of one start}."""
+def is_narrow(ratios, percent):
+    """Whether the interval of these starts' ratios ends within so many per cent of their mean."""
+    if len(ratios) < LEAST_STARTS:
+        return False
+    mean, low, high = interval(ratios)
+    return max(mean - low, high - mean) <= percent / 100 * mean
+
+
+def measure(options, sizes, logs, start):
+    """{(size, recipe, bytes): the ratio of one start}."""
     sides = []
     try:
         for name in ("old", "new"):
@@ -96,9 +107,9 @@ def measure(options, logs, start):
         # Each comes first as often as the other.
         order = (old, new) if start % 2 else (new, old)
         libraries = [(options.old if side is old else options.new) / "lib/libtern.so.1" for side in order]
-        rows = []
-        for size in options.sizes:
-            rows += run_ranks(new, f"start{start}-{size}", lambda rank, size=size: [
+        rows = {}
+        for size in sizes:
+            rows[size] = run_ranks(new, f"start{start}-{size}", lambda rank, size=size: [
                 "--socket", *(side.socket(rank) for side in order),
                 "--library", *libraries, "--recipe", *RECIPES,
                 "--bytes", size, "--seconds", options.seconds * SIZES[size], "--settle", 4,
@@ -107,10 +118,11 @@ def measure(options, logs, start):
         for nodes in sides:
             nodes.close()
     times = {}
-    for row in rows:
-        is_new = order[row["daemon"]] is new
-        times.setdefault((row["contestant"], row["bytes"]), {})[is_new] = \
-            quantiles_of_blocks(row["seconds"], options.blocks, options.quantile)
+    for size, of_size in rows.items():
+        for row in of_size:
+            is_new = order[row["daemon"]] is new
+            times.setdefault((size, row["contestant"], row["bytes"]), {})[is_new] = \
+                quantiles_of_blocks(row["seconds"], options.blocks, options.quantile)
     return {case: geometric_mean([new / old for new, old in zip(of_case[True], of_case[False])])
             for case, of_case in times.items()}
 
@@ -123,7 +135,7 @@ def table(line):
         f"{row['low']:.3f} to {row['high']:.3f} | {row['starts']} |" for row in line["rows"])
     return (f"Daemon and library of commit {new} beside those of {old}: {line['date']}, {line['processor']}, "
             f"{line['cores']} cores, {'real-time' if line['real_time'] else 'ordinary'} class, "
-            f"seeds 1 to {line['starts']}, `{line['command']}`.\n\n"
+            f"a seed for each start, from 1, `{line['command']}`.\n\n"
             "| recipe | bytes | time, new by old | 95 % interval | starts |\n|---|---:|---:|---|---:|\n"
             f"{rows}")
 
@@ -132,7 +144,8 @@ def write_down(options, rows, real_time):
     line = {"date": time.strftime("%Y-%m-%d"), "commits": options.record, "processor": processor_name(),
             "cores": os.cpu_count(), "real_time": real_time, "starts": options.starts,
             "command": f"tools/bench_pair.py OLD NEW --starts {options.starts} --blocks "
-                       f"{options.blocks} --seconds {options.seconds:g}",
+                       f"{options.blocks} --seconds {options.seconds:g}"
+                       + (f" --within {options.within:g}" if options.within is not None else ""),
             "rows": rows}
     with HISTORY.open("a", encoding="utf-8") as history:
         history.write(json.dumps(line) + "\n")
@@ -146,6 +159,8 @@ def main():
     parser.add_argument("--starts", type=int, default=8)
     parser.add_argument("--blocks", type=int, default=8, help="of the rounds of a start")
     parser.add_argument("--seconds", type=float, default=4, help="in a start, for the smallest size")
+    parser.add_argument("--within", type=float, metavar="PERCENT",
+                        help=f"of the mean; from {LEAST_STARTS} starts on")
     parser.add_argument("--sizes", nargs="+", choices=SIZES, default=list(SIZES))
     parser.add_argument("--quantile", type=float, default=0.5, help="of a block's times, from 0 to 1")
     parser.add_argument("--hogs", type=int, default=0,
@@ -164,13 +179,19 @@ def main():
         print("in the ordinary scheduling class")
     ratios = {}
     with tempfile.TemporaryDirectory(prefix="bench-pair-logs-") as logs, hogs(options.hogs):
+        sizes = list(options.sizes)
         for start in range(options.starts):
-            for case, of_start in measure(options, logs, start).items():
+            for case, of_start in measure(options, sizes, logs, start).items():
                 ratios.setdefault(case, []).append(of_start)
+            if options.within is not None:
+                sizes = [size for size in sizes if not all(
+                    is_narrow(of_case, options.within) for case, of_case in ratios.items() if case[0] == size)]
             print(f"\rstart {start + 1} of {options.starts}", end="", file=sys.stderr, flush=True)
+            if not sizes:
+                break
     print(file=sys.stderr)
     rows = []
-    for (recipe, size), of_case in ratios.items():
+    for (_, recipe, size), of_case in ratios.items():
         mean, low, high = (round(value, 4) for value in interval(of_case))
         rows.append({"contestant": recipe, "bytes": size, "ratio": mean, "low": low, "high": high,
                      "starts": len(of_case)})
