@@ -9,6 +9,7 @@
 #include "collective/op_plan.h"
 #include "daemon/lane/raw_prefix.h"
 #include "daemon/lane/touch_pages.h"
+#include "plan/plans.h"
 
 namespace tern::daemon {
 
@@ -260,7 +261,11 @@ void Announcements::reduced(const BlockRequest& request, const BlockCompletion& 
 
 // ---- Frames -------------------------------------------------------------------------------------
 
-bool Announcements::place_values(std::uint32_t node, std::size_t bytes, net::PayloadPlace& place) {
+bool Announcements::place(std::uint32_t node, const wire::FrameHeader& header,
+                          net::PayloadPlace& place) {
+  if (header.payload_bytes < sizeof(wire::AnnounceBody)) return false;
+  place.prefix = std::span(core_.peer(node).small).first(sizeof(wire::AnnounceBody));
+  const std::size_t bytes = header.payload_bytes - sizeof(wire::AnnounceBody);
   if (bytes > EagerInputs::most_bytes(core_.setup().shape)) return false;
   if (bytes == 0) return true;
   const std::uint32_t slab = values_.take(node);
@@ -268,6 +273,44 @@ bool Announcements::place_values(std::uint32_t node, std::size_t bytes, net::Pay
   core_.peer(node).receiving.fills = filling::EagerSlab{slab};
   place.body = host_bytes(values_.operand(node, slab)).first(bytes);
   return true;
+}
+
+bool Announcements::is_sound(const wire::AnnounceBody& body, std::size_t bytes) const noexcept {
+  const std::uint32_t ranks = core_.setup().size;
+  return dtype_bytes(static_cast<DType>(body.dtype)) != 0 && body.rank < ranks &&
+         body.root < ranks && body.eager_bytes == bytes && body.count <= plan::kMaxElements;
+}
+
+bool Announcements::accept(std::uint32_t node, const wire::FrameHeader& header,
+                           const net::PayloadPlace& place) {
+  wire::AnnounceBody body;
+  std::memcpy(&body, place.prefix.data(), sizeof(body));
+  const collective::OpKey key{header.tensor, header.op_seq};
+  const bool sound = is_sound(body, place.body.size());
+  if (sound && body.restart_streams != 0) {
+    if (TensorState* const tensor = core_.tensor(key.tensor)) {
+      partners_.upkeep.restart_streams(*tensor);
+    }
+  }
+  OpId op = collective::kNoSlot;
+  const bool ok = sound && core_.ops().on_announce(node, key, body, op);
+  // An unknown kind fails its op for all. Here the op has ended already, and its end is forgotten.
+  const plan::Plan* const plan = plan::find(body.kind);
+  if (ok && (plan == nullptr || plan->passes()) && core_.ops().find(key) == collective::kNoSlot) {
+    core_.tell_failure(node, key, {Errc::mismatch, body.rank, collective::kUnknownKind});
+  }
+  const bool known = ok && op != collective::kNoSlot;
+  if (known) {
+    if (node == kLeadingNode) {
+      partners_.tuning.hear_lead(op, body);
+    } else {
+      partners_.tuning.hear_early(op, body);
+    }
+    if ((body.flags & wire::kAnnounceClientBlocks) != 0) partners_.verifier.compare_blocks(op);
+    begin_if_all_announced(op);
+  }
+  accept_values(node, known && !core_.op(op).failed() ? op : collective::kNoSlot, body);
+  return ok;
 }
 
 void Announcements::accept_values(std::uint32_t node, OpId op, const wire::AnnounceBody& body) {

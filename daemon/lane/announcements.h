@@ -41,10 +41,10 @@ class Announcements {
   void reduced(const BlockRequest& request, const BlockCompletion& completion);
 
   // ---- Frames ----
-  // Where values go that come with an announcement. False: the peer has broken the protocol.
-  bool place_values(std::uint32_t node, std::size_t bytes, net::PayloadPlace& place);
-  // kNoSlot: nobody wants them.
-  void accept_values(std::uint32_t node, collective::OpId op, const wire::AnnounceBody& body);
+  // Where an announcement goes, and the values that come with it. False, here and of accept(): the
+  // peer has broken the protocol.
+  bool place(std::uint32_t node, const wire::FrameHeader& header, net::PayloadPlace& place);
+  bool accept(std::uint32_t node, const wire::FrameHeader& header, const net::PayloadPlace& place);
   void abandoned(std::uint32_t node, const filling::EagerSlab& filled) noexcept {
     values_.give(node, filled.slab);
   }
@@ -73,6 +73,9 @@ class Announcements {
   wire::AnnounceBody body_of(collective::OpId op);
   // How the others have sent it.
   void compare(collective::OpId op);
+  bool is_sound(const wire::AnnounceBody& body, std::size_t bytes) const noexcept;
+  // kNoSlot: nobody wants them.
+  void accept_values(std::uint32_t node, collective::OpId op, const wire::AnnounceBody& body);
 
   GroupCore& core_;
   Partners partners_;

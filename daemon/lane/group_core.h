@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <span>
+#include <unordered_map>
 #include <vector>
 
 #include "collective/group_ops.h"
@@ -57,6 +58,17 @@ class GroupCore {
   std::uint64_t now_ns() const noexcept { return resources_->clock.now_ns(); }
   std::size_t bytes(collective::OpId op, std::uint64_t elements) const noexcept {
     return elements * dtype_bytes(static_cast<DType>(ops_.op(op).announced_first.dtype));
+  }
+
+  // ---- Tensors that ranks of this node have declared ----
+  void add_tensor(TensorState* tensor) { tensors_[tensor->id] = tensor; }
+  void drop_tensor(std::uint64_t id) {
+    tensors_.erase(id);
+    ops_.drop_tensor(id);
+  }
+  TensorState* tensor(std::uint64_t id) const noexcept {
+    const auto found = tensors_.find(id);
+    return found != tensors_.end() ? found->second : nullptr;
   }
 
   // ---- What the lane keeps of an op ----
@@ -116,6 +128,7 @@ class GroupCore {
   MemoryOwner& owner_;
   collective::GroupOps ops_;
   LaneOps lane_ops_;
+  std::unordered_map<std::uint64_t, TensorState*> tensors_;
   LaneResources* resources_ = nullptr;
   PeerSource* source_ = nullptr;
   LaneJob* job_ = nullptr;

@@ -78,11 +78,9 @@ void LaneGroup::submit(LaneClient& client, const shm::SubmitEntry& entry) {
   op_seen_ = true;
   LaneClients& clients = core_.resources().clients;
   const std::uint32_t local_rank = clients_.local_rank(client);
-  const auto named = tensors_.find(entry.tensor);
   const OpAdmission::Submitter submitter{
-      setup().shape.ranks[core_.self()][local_rank], client.arena,
-      named != tensors_.end() ? named->second : nullptr, client.region(entry.input_region),
-      client.region(entry.output_region)};
+      setup().shape.ranks[core_.self()][local_rank], client.arena, core_.tensor(entry.tensor),
+      client.region(entry.input_region), client.region(entry.output_region)};
   OpAdmission::Admitted admitted = admission_.admit(entry, submitter);
   if (const char* problem = admitted.checked.problem) {
     return clients.refuse(client, entry.ticket, admitted.checked.code, problem);
@@ -419,13 +417,12 @@ void LaneGroup::fail_key(const collective::OpKey& key, const collective::Failure
 }
 
 void LaneGroup::add_tensor(TensorState* tensor) {
-  tensors_[tensor->id] = tensor;
+  core_.add_tensor(tensor);
   releases_.keep_tensor(tensor);
 }
 
 void LaneGroup::drop_tensor(TensorState* tensor, std::uint32_t release) {
-  tensors_.erase(tensor->id);
-  core_.ops().drop_tensor(tensor->id);
+  core_.drop_tensor(tensor->id);
   releases_.add_tensor(tensor, release);
   settle();
 }

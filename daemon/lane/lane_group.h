@@ -6,7 +6,6 @@
 
 #include <cstdint>
 #include <span>
-#include <unordered_map>
 #include <vector>
 
 #include "daemon/lane/announcements.h"
@@ -113,11 +112,7 @@ class LaneGroup final : private MemoryOwner, private BlockSink {
 
   struct FrameHandler;
   void give_up_op(std::uint32_t node, const wire::FrameHeader& header);
-  // Frames that belong to neither leg: where a payload goes, and what it says.
-  bool place_announce(std::uint32_t node, const wire::FrameHeader& header,
-                      net::PayloadPlace& place);
-  bool accept_announce(std::uint32_t node, const wire::FrameHeader& header,
-                       const net::PayloadPlace& place);
+  // Frames that belong to no part: what they say.
   bool accept_op_fail(const wire::FrameHeader& header, const net::PayloadPlace& place);
   bool accept_verify(std::uint32_t node, const wire::FrameHeader& header,
                      const net::PayloadPlace& place);
@@ -145,7 +140,6 @@ class LaneGroup final : private MemoryOwner, private BlockSink {
   GroupNews news_;
   bool passes_first_ = false;  // in this round
   bool op_seen_ = false;       // from here or from another node
-  std::unordered_map<std::uint64_t, TensorState*> tensors_;
 };
 
 }  // namespace tern::daemon

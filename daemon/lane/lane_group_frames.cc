@@ -6,10 +6,8 @@
 
 #include "base/bump.h"
 #include "base/overloaded.h"
-#include "collective/op_plan.h"
 #include "daemon/lane/fail_body.h"
 #include "daemon/lane/lane_group.h"
-#include "plan/plans.h"
 
 namespace tern::daemon {
 
@@ -40,10 +38,10 @@ const LaneGroup::FrameHandler* LaneGroup::FrameHandler::of(std::uint8_t kind) {
   using Place = net::PayloadPlace;
   static constexpr FrameHandler kAnnounce = {
       [](LaneGroup& group, std::uint32_t node, Header& header, Place& place) {
-        return group.place_announce(node, header, place);
+        return group.announcements_.place(node, header, place);
       },
       [](LaneGroup& group, std::uint32_t node, Header& header, const Place& place) {
-        return group.accept_announce(node, header, place);
+        return group.announcements_.accept(node, header, place);
       }};
   static constexpr FrameHandler kGrant = {
       [](LaneGroup& group, std::uint32_t node, Header& header, Place& place) {
@@ -189,51 +187,7 @@ void LaneGroup::on_abandoned(LanePeer& peer) {
       receiving.fills);
 }
 
-// ---- Announcements ------------------------------------------------------------------------------
-
-bool LaneGroup::place_announce(std::uint32_t node, const wire::FrameHeader& header,
-                               net::PayloadPlace& place) {
-  if (header.payload_bytes < sizeof(wire::AnnounceBody)) return false;
-  place.prefix = std::span(core_.peer(node).small).first(sizeof(wire::AnnounceBody));
-  return announcements_.place_values(node, header.payload_bytes - sizeof(wire::AnnounceBody),
-                                     place);
-}
-
-bool LaneGroup::accept_announce(std::uint32_t node, const wire::FrameHeader& header,
-                                const net::PayloadPlace& place) {
-  wire::AnnounceBody body;
-  std::memcpy(&body, place.prefix.data(), sizeof(body));
-  const bool sound = dtype_bytes(static_cast<DType>(body.dtype)) != 0 && body.rank < setup().size &&
-                     body.root < setup().size && body.eager_bytes == place.body.size() &&
-                     body.count <= plan::kMaxElements;
-  OpId op = collective::kNoSlot;
-  if (sound) {
-    const auto tensor = tensors_.find(header.tensor);
-    if (body.restart_streams != 0 && tensor != tensors_.end()) {
-      upkeep_.restart_streams(*tensor->second);
-    }
-  }
-  const bool ok = sound && core_.ops().on_announce(node, {header.tensor, header.op_seq}, body, op);
-  const bool known = ok && op != collective::kNoSlot;
-  // An unknown kind fails its op for all. Here the op has ended already, and its end is forgotten.
-  const plan::Plan* const plan = plan::find(body.kind);
-  if (ok && (plan == nullptr || plan->passes()) &&
-      core_.ops().find({header.tensor, header.op_seq}) == collective::kNoSlot) {
-    core_.tell_failure(node, {header.tensor, header.op_seq},
-                       {Errc::mismatch, body.rank, collective::kUnknownKind});
-  }
-  if (known && node == kLeadingNode) tuning_.hear_lead(op, body);
-  if (known && node != kLeadingNode) tuning_.hear_early(op, body);
-  if (known && (body.flags & wire::kAnnounceClientBlocks) != 0) {
-    verifier_.compare_blocks(op);
-  }
-  if (known) announcements_.begin_if_all_announced(op);
-  const bool lives = known && !core_.op(op).failed();
-  announcements_.accept_values(node, lives ? op : collective::kNoSlot, body);
-  return ok;
-}
-
-// ---- The rest -----------------------------------------------------------------------------------
+// ---- Frames that belong to no part --------------------------------------------------------------
 
 bool LaneGroup::accept_op_fail(const wire::FrameHeader& header, const net::PayloadPlace& place) {
   const auto told = FailBody::read(place.body);

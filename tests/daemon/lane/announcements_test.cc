@@ -339,12 +339,12 @@ TEST_F(WithChunks, ManyOpsOneAfterTheOtherLeaveAllPlacesFree) {
 
 TEST_F(AnnouncementsTest, MoreBytesThanAnAnnouncementBringsAreABreach) {
   net::PayloadPlace place;
-  EXPECT_TRUE(announcements().place_values(1, 0, place));
+  EXPECT_TRUE(at[0]->place_for(1, 0, place));
   EXPECT_TRUE(place.body.empty());
   EXPECT_TRUE(std::holds_alternative<std::monostate>(node(0).core.peer(1).receiving.fills));
-  EXPECT_FALSE(announcements().place_values(1, kEager + 1, place));
+  EXPECT_FALSE(at[0]->place_for(1, kEager + 1, place));
   EXPECT_TRUE(std::holds_alternative<std::monostate>(node(0).core.peer(1).receiving.fills));
-  EXPECT_TRUE(announcements().place_values(1, kEager, place));
+  EXPECT_TRUE(at[0]->place_for(1, kEager, place));
   EXPECT_EQ(place.body.size(), kEager);
   announcements().abandoned(1, std::get<filling::EagerSlab>(node(0).core.peer(1).receiving.fills));
   EXPECT_EQ(at[0]->room_for(1), kRoom);
@@ -354,12 +354,12 @@ TEST_F(AnnouncementsTest, MoreValuesThanOpsCanBeInFlightAreABreach) {
   std::vector<filling::EagerSlab> filled;
   net::PayloadPlace place;
   for (int i = 0; i < kRoom; ++i) {
-    ASSERT_TRUE(announcements().place_values(1, 4, place)) << i;
+    ASSERT_TRUE(at[0]->place_for(1, 4, place)) << i;
     filled.push_back(std::get<filling::EagerSlab>(node(0).core.peer(1).receiving.fills));
   }
-  EXPECT_FALSE(announcements().place_values(1, 4, place));
+  EXPECT_FALSE(at[0]->place_for(1, 4, place));
   announcements().abandoned(1, filled.back());
-  EXPECT_TRUE(announcements().place_values(1, 4, place));
+  EXPECT_TRUE(at[0]->place_for(1, 4, place));
 }
 
 TEST_F(AnnouncementsTest, ValuesThatNobodyWantsAreThrownAway) {

@@ -81,22 +81,29 @@ struct Announcer final : BlockSink {
   // As a frame comes that has this body. False: the link ends.
   bool arrive(std::uint32_t from, const Spec& spec, wire::AnnounceBody body, const Bytes& values) {
     Receiving& receiving = node.core.peer(from).receiving = Receiving{};
+    wire::FrameHeader header{};
+    header.tensor = spec.tensor;
+    header.op_seq = spec.use;
     net::PayloadPlace place;
-    if (!announcements.place_values(from, values.size(), place)) return false;
+    if (!place_for(from, values.size(), place)) return false;
     std::copy(values.begin(), values.end(), place.body.begin());
     body.eager_bytes = static_cast<std::uint32_t>(values.size());
-    OpId op = collective::kNoSlot;
-    const bool well = node.core.ops().on_announce(from, {spec.tensor, spec.use}, body, op);
-    if (op != collective::kNoSlot) announcements.begin_if_all_announced(op);
-    announcements.accept_values(from, op, body);
+    std::memcpy(place.prefix.data(), &body, sizeof(body));
+    const bool well = announcements.accept(from, header, place);
     receiving = Receiving{};
     return well;
+  }
+  // Where an announcement goes that so many bytes of values come with.
+  bool place_for(std::uint32_t from, std::size_t bytes, net::PayloadPlace& place) {
+    wire::FrameHeader header{};
+    header.payload_bytes = static_cast<std::uint32_t>(sizeof(wire::AnnounceBody) + bytes);
+    return announcements.place(from, header, place);
   }
   // Places for values of that node that are free.
   int room_for(std::uint32_t from) {
     Receiving& receiving = node.core.peer(from).receiving = Receiving{};
     std::vector<filling::EagerSlab> taken;
-    for (net::PayloadPlace place; announcements.place_values(from, 1, place);) {
+    for (net::PayloadPlace place; place_for(from, 1, place);) {
       taken.push_back(std::get<filling::EagerSlab>(receiving.fills));
     }
     receiving = Receiving{};
