@@ -10,166 +10,120 @@ namespace tern::daemon {
 
 // ---- A handler for each kind of packet ----------------------------------------------------------
 
+namespace {
+
+// The packet that a method of a part, or of the conductor, takes from a client.
+template <typename Method>
+struct Takes;
+template <typename Part, typename Result, typename From, typename Packet>
+struct Takes<Result (Part::*)(From, const Packet&)> {
+  using type = Packet;
+};
+
+}  // namespace
+
 // What a client has sent: foreign bytes, whose header has been read.
 struct Conductor::Received {
   Client& client;
   const shm::PacketHeader& header;
   std::span<const std::byte> bytes;
 
-  // Copies the packet out of foreign bytes; if they are not one, the client is dropped.
+  // Copies the packet out of the foreign bytes. False: they are none.
   template <typename Packet, typename Use>
-  void read(Conductor& self, const char* why, Use use) const {
+  bool read(Use use) const {
     Packet packet;
-    if (shm::read_packet(bytes, packet)) return use(client, packet);
-    self.on_bad_packet(client, header.request, why);
+    if (!shm::read_packet(bytes, packet)) return false;
+    use(client, packet);
+    return true;
   }
 };
 
 struct Conductor::PacketHandler {
   const char* step;  // of the conductor's turn
-  void (*handle)(Conductor& self, const Received& received);
+  const char* why;   // a client is dropped whose bytes are no such packet
+  // False: they are none.
+  bool (*handle)(Conductor& self, const Received& received);
 
-  // Null: no client sends such a packet.
-  static const PacketHandler* of(std::uint16_t kind);
+  static PacketHandler of(std::uint16_t kind);
+
+  // To a method of the conductor.
+  template <auto kMethod>
+  static bool own(Conductor& self, const Received& received) {
+    return received.read<typename Takes<decltype(kMethod)>::type>(
+        [&](Client& client, const auto& packet) { (self.*kMethod)(client, packet); });
+  }
+  // To a method of a part.
+  template <auto kPart, auto kMethod>
+  static bool part(Conductor& self, const Received& received) {
+    return received.read<typename Takes<decltype(kMethod)>::type>(
+        [&](Client& client, const auto& packet) { ((self.*kPart).*kMethod)(client, packet); });
+  }
 };
 
-const Conductor::PacketHandler* Conductor::PacketHandler::of(std::uint16_t kind) {
+Conductor::PacketHandler Conductor::PacketHandler::of(std::uint16_t kind) {
   using Self = Conductor;
-  static constexpr const char* kMalformed = "it sent a malformed request";
-  static constexpr PacketHandler kHello = {
-      "on_hello", [](Self& self, const Received& received) {
-        if (received.client.memory) {
-          return self.on_bad_packet(received.client, received.header.request,
-                                    "it sent a malformed hello");
-        }
-        received.read<shm::HelloPacket>(
-            self, "it sent a malformed hello",
-            [&](Client& client, const auto& packet) { self.on_hello(client, packet); });
-      }};
-  static constexpr PacketHandler kGroupMint = {
-      "on_group_mint", [](Self& self, const Received& received) {
-        self.on_group_mint(received.client, received.header.request);
-      }};
-  static constexpr PacketHandler kGroupJoin = {
-      "on_group_join", [](Self& self, const Received& received) {
-        received.read<shm::GroupJoinPacket>(
-            self, "it sent a malformed join",
-            [&](Client& client, const auto& packet) { self.on_group_join(client, packet); });
-      }};
-  static constexpr PacketHandler kGroupSplit = {
-      "on_group_split", [](Self& self, const Received& received) {
-        received.read<shm::GroupSplitPacket>(
-            self, "it sent a malformed split",
-            [&](Client& client, const auto& packet) { self.splits_.begin(client, packet); });
-      }};
-  static constexpr PacketHandler kGroupLeave = {
-      "on_group_leave", [](Self& self, const Received& received) {
-        received.read<shm::GroupLeavePacket>(
-            self, "it sent a malformed leave",
-            [&](Client& client, const auto& packet) { self.groups_.on_leave(client.id, packet); });
-      }};
-  static constexpr PacketHandler kTensorDeclare = {
-      "on_tensor_declare", [](Self& self, const Received& received) {
-        received.read<shm::TensorDeclarePacket>(
-            self, "it sent a malformed declaration", [&](Client& client, const auto& packet) {
+  constexpr const char* kMalformed = "it sent a malformed request";
+  switch (static_cast<shm::PacketKind>(kind)) {
+    case shm::PacketKind::hello:
+      return {"on_hello", "it sent a malformed hello", [](Self& self, const Received& received) {
+                return !received.client.memory && own<&Self::on_hello>(self, received);
+              }};
+    case shm::PacketKind::group_mint:
+      return {"on_group_mint", kMalformed, [](Self& self, const Received& received) {
+                self.on_group_mint(received.client, received.header.request);
+                return true;
+              }};
+    case shm::PacketKind::group_join:
+      return {"on_group_join", "it sent a malformed join", own<&Self::on_group_join>};
+    case shm::PacketKind::group_split:
+      return {"on_group_split", "it sent a malformed split", part<&Self::splits_, &Splits::begin>};
+    case shm::PacketKind::group_leave:
+      return {
+          "on_group_leave", "it sent a malformed leave", [](Self& self, const Received& received) {
+            return received.read<shm::GroupLeavePacket>([&](Client& client, const auto& packet) {
+              self.groups_.on_leave(client.id, packet);
+            });
+          }};
+    case shm::PacketKind::tensor_declare:
+      return {
+          "on_tensor_declare", "it sent a malformed declaration",
+          [](Self& self, const Received& received) {
+            return received.read<shm::TensorDeclarePacket>([&](Client& client, const auto& packet) {
               if (self.tensors_.declare(client, packet)) return;
               self.clients_.hold_for_log(client, received.bytes);
             });
-      }};
-  static constexpr PacketHandler kTensorRelease = {
-      "on_tensor_release", [](Self& self, const Received& received) {
-        received.read<shm::TensorReleasePacket>(
-            self, kMalformed,
-            [&](Client& client, const auto& packet) { self.tensors_.release(client, packet); });
-      }};
-  static constexpr PacketHandler kTensorStats = {
-      "on_tensor_stats", [](Self& self, const Received& received) {
-        received.read<shm::TensorReleasePacket>(
-            self, kMalformed,
-            [&](Client& client, const auto& packet) { self.tensors_.tell_stats(client, packet); });
-      }};
-  static constexpr PacketHandler kTensorBlocks = {
-      "on_tensor_blocks", [](Self& self, const Received& received) {
-        received.read<shm::TensorReleasePacket>(
-            self, kMalformed,
-            [&](Client& client, const auto& packet) { self.tensors_.tell_blocks(client, packet); });
-      }};
-  static constexpr PacketHandler kTensorRecipes = {
-      "on_tensor_recipes", [](Self& self, const Received& received) {
-        received.read<shm::TensorReleasePacket>(self, kMalformed,
-                                                [&](Client& client, const auto& packet) {
-                                                  self.tensors_.tell_recipes(client, packet);
-                                                });
-      }};
-  static constexpr PacketHandler kTensorState = {
-      "on_tensor_state", [](Self& self, const Received& received) {
-        received.read<shm::TensorStatePacket>(
-            self, kMalformed,
-            [&](Client& client, const auto& packet) { self.moves_.begin(client, packet); });
-      }};
-  static constexpr PacketHandler kRegionCreate = {
-      "on_region_create", [](Self& self, const Received& received) {
-        received.read<shm::RegionCreatePacket>(
-            self, kMalformed,
-            [&](Client& client, const auto& packet) { self.regions_.create(client, packet); });
-      }};
-  static constexpr PacketHandler kRegionOpen = {
-      "on_region_open", [](Self& self, const Received& received) {
-        received.read<shm::RegionPacket>(self, kMalformed, [&](Client& client, const auto& packet) {
-          self.regions_.open(client, packet);
-        });
-      }};
-  static constexpr PacketHandler kRegionFree = {
-      "on_region_free", [](Self& self, const Received& received) {
-        received.read<shm::RegionPacket>(self, kMalformed, [&](Client& client, const auto& packet) {
-          self.regions_.free(client, packet);
-        });
-      }};
-  static constexpr PacketHandler kDeviceReport = {
-      "on_device_report", [](Self& self, const Received& received) {
-        received.read<shm::DeviceReportPacket>(
-            self, "it sent a malformed report", [&](Client& client, const auto& packet) {
-              const char* const why = self.devices_.take(client, packet);
-              if (why != nullptr) self.on_bad_packet(client, received.header.request, why);
-            });
-      }};
-  static constexpr PacketHandler kGoodbye = {
-      "on_goodbye", [](Self& self, const Received& received) {
-        self.on_goodbye(received.client, received.header.request);
-      }};
-  switch (static_cast<shm::PacketKind>(kind)) {
-    case shm::PacketKind::hello:
-      return &kHello;
-    case shm::PacketKind::group_mint:
-      return &kGroupMint;
-    case shm::PacketKind::group_join:
-      return &kGroupJoin;
-    case shm::PacketKind::group_split:
-      return &kGroupSplit;
-    case shm::PacketKind::group_leave:
-      return &kGroupLeave;
-    case shm::PacketKind::tensor_declare:
-      return &kTensorDeclare;
+          }};
     case shm::PacketKind::tensor_release:
-      return &kTensorRelease;
+      return {"on_tensor_release", kMalformed, part<&Self::tensors_, &TensorRegistry::release>};
     case shm::PacketKind::tensor_stats:
-      return &kTensorStats;
+      return {"on_tensor_stats", kMalformed, part<&Self::tensors_, &TensorRegistry::tell_stats>};
     case shm::PacketKind::tensor_blocks:
-      return &kTensorBlocks;
+      return {"on_tensor_blocks", kMalformed, part<&Self::tensors_, &TensorRegistry::tell_blocks>};
     case shm::PacketKind::tensor_recipes:
-      return &kTensorRecipes;
+      return {"on_tensor_recipes", kMalformed,
+              part<&Self::tensors_, &TensorRegistry::tell_recipes>};
     case shm::PacketKind::tensor_state:
-      return &kTensorState;
+      return {"on_tensor_state", kMalformed, part<&Self::moves_, &StateMoves::begin>};
     case shm::PacketKind::region_create:
-      return &kRegionCreate;
+      return {"on_region_create", kMalformed, part<&Self::regions_, &Regions::create>};
     case shm::PacketKind::region_open:
-      return &kRegionOpen;
+      return {"on_region_open", kMalformed, part<&Self::regions_, &Regions::open>};
     case shm::PacketKind::region_free:
-      return &kRegionFree;
+      return {"on_region_free", kMalformed, part<&Self::regions_, &Regions::free>};
     case shm::PacketKind::device_report:
-      return &kDeviceReport;
+      return {
+          "on_device_report", "it sent a malformed report",
+          [](Self& self, const Received& received) {
+            return received.read<shm::DeviceReportPacket>([&](Client& client, const auto& packet) {
+              const char* const problem = self.devices_.take(client, packet);
+              if (problem != nullptr) self.on_bad_packet(client, received.header.request, problem);
+            });
+          }};
     case shm::PacketKind::goodbye:
-      return &kGoodbye;
+      return {"on_goodbye", kMalformed, [](Self& self, const Received& received) {
+                self.on_goodbye(received.client, received.header.request);
+                return true;
+              }};
     // What the daemon says.
     case shm::PacketKind::welcome:
     case shm::PacketKind::group_minted:
@@ -182,9 +136,10 @@ const Conductor::PacketHandler* Conductor::PacketHandler::of(std::uint16_t kind)
     case shm::PacketKind::region_created:
     case shm::PacketKind::tensor_blocks_reply:
     case shm::PacketKind::tensor_recipes_reply:
-      return nullptr;
+      break;
   }
-  return nullptr;  // no kind of this version
+  return {"on_bad_packet", "it sent a packet of an unknown kind",
+          [](Self&, const Received&) { return false; }};
 }
 
 // ---- Packets ------------------------------------------------------------------------------------
@@ -211,12 +166,11 @@ void Conductor::on_client_packet(std::uint64_t id, std::span<const std::byte> by
   if (client == nullptr || client->is_going()) return;
   shm::PacketHeader header{};
   if (bytes.size() >= sizeof(header)) std::memcpy(&header, bytes.data(), sizeof(header));
-  const PacketHandler* const handler = PacketHandler::of(header.kind);
-  turns_.step(handler != nullptr ? handler->step : "on_bad_packet");
+  turns_.step(PacketHandler::of(header.kind).step);
   const auto bad = [&](const char* why) { on_bad_packet(*client, header.request, why); };
   if (header.magic != shm::kPacketMagic) return bad("it sent what is not a packet of Tern");
   if (static_cast<shm::PacketKind>(header.kind) == shm::PacketKind::hello) {
-    return handler->handle(*this, {*client, header, bytes});
+    return on_request(*client, header, bytes);
   }
   if (header.version != wire::kShmAbi) return bad("it sent a packet of another version");
   if (!client->memory) return bad("it sent a request before its hello");
@@ -226,9 +180,10 @@ void Conductor::on_client_packet(std::uint64_t id, std::span<const std::byte> by
 
 void Conductor::on_request(Client& client, const shm::PacketHeader& header,
                            std::span<const std::byte> bytes) {
-  const PacketHandler* const handler = PacketHandler::of(header.kind);
-  if (handler != nullptr) return handler->handle(*this, {client, header, bytes});
-  on_bad_packet(client, header.request, "it sent a packet of an unknown kind");
+  const PacketHandler handler = PacketHandler::of(header.kind);
+  if (!handler.handle(*this, {client, header, bytes})) {
+    on_bad_packet(client, header.request, handler.why);
+  }
 }
 
 void Conductor::on_hello(Client& client, const shm::HelloPacket& packet) {
