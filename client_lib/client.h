@@ -91,11 +91,9 @@ class Client {
   Status take_welcome(const shm::WelcomePacket& welcome, std::vector<Fd> fds);
   // The failure of a request; a broken connection also ends all ops.
   tl::unexpected<Error> request_failed(Error error);
-  template <typename Fill, typename Take>
-  struct StateRoom;  // what a question about state brings to the arena, and takes from there
-  template <typename Fill, typename Take>
+  template <typename Room>
   Result<std::uint64_t> move_state(const TensorState& tensor, shm::StateAction action,
-                                   const StateRoom<Fill, Take>& wanted);
+                                   const Room& wanted);
 
   // REQUIRES, for all below: mutex_ held.
   Status prepare(const OpRequest& request, Op& op);
@@ -113,7 +111,6 @@ class Client {
   Status try_submit(std::span<const OpRequest> requests, std::span<std::uint64_t> tickets,
                     std::uint64_t& missing_bytes);
   bool take_deliveries(std::span<const std::uint64_t> tickets, std::unique_lock<std::mutex>& lock);
-  void hand_over(Op& op) const noexcept;
   Errc report(Op& first);
   void notice_loss() noexcept;
   bool idle(std::uint32_t seen, std::uint64_t remaining_ns, bool& spun);

@@ -11,6 +11,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "base/dtype.h"
@@ -163,6 +164,15 @@ struct Op {
   // Of a recv: what came, and where the caller wants to read it; null: nowhere.
   Received what_came;
   tern_received* received = nullptr;
+
+  // The first failure counts. `text` is cut to the room there is, which it fills without a zero.
+  void fail(Errc code, std::string_view text) noexcept {
+    if (status != Errc::ok) return;
+    status = code;
+    const std::size_t bytes = std::min(text.size(), sizeof(detail));
+    std::copy_n(text.data(), bytes, detail);
+    std::fill(detail + bytes, detail + sizeof(detail), '\0');
+  }
 };
 
 // Guarded by: the client's mutex.

@@ -7,9 +7,11 @@
 #include "client_lib/client.h"
 
 namespace tern::client_lib {
+namespace {
 
+// What a question about state brings to the arena, and takes from there.
 template <typename Fill, typename Take>
-struct Client::StateRoom {
+struct StateRoom {
   StateRoom(std::uint64_t of_bytes, Fill to_fill, Take to_take)
       : bytes(of_bytes), fill(std::move(to_fill)), take(std::move(to_take)) {}
 
@@ -18,9 +20,11 @@ struct Client::StateRoom {
   Take take;  // reads the room after the answer, which it is given as well
 };
 
-template <typename Fill, typename Take>
+}  // namespace
+
+template <typename Room>
 Result<std::uint64_t> Client::move_state(const TensorState& tensor, shm::StateAction action,
-                                         const StateRoom<Fill, Take>& wanted) {
+                                         const Room& wanted) {
   const std::lock_guard one_at_a_time(state_move_mutex_);
   std::byte* room = nullptr;
   std::uint64_t offset = 0;

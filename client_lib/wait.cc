@@ -37,6 +37,15 @@ void tell_failure(const Op& op, std::size_t index) noexcept {
   set_error_detail({text.data(), static_cast<std::size_t>(bytes)});
 }
 
+// What a recv has got.
+void tell_received(const Op& op) noexcept {
+  if (op.received == nullptr) return;
+  tern_received received = TERN_RECEIVED_INIT;
+  received.source = static_cast<std::int32_t>(op.what_came.source);
+  received.count = op.what_came.elements;
+  write_struct(received, op.received);
+}
+
 // Of a batch, any of its ops.
 bool is_under_way(const Op& first) noexcept {
   if (first.unended != 0) return true;
@@ -131,24 +140,14 @@ bool Client::take_deliveries(std::span<const std::uint64_t> tickets,
   return false;
 }
 
-// Copies the result out, and says what a recv has got.
-void Client::hand_over(Op& op) const noexcept {
-  copies_->copy_rest(op);
-  if (op.received != nullptr) {
-    tern_received received = TERN_RECEIVED_INIT;
-    received.source = static_cast<std::int32_t>(op.what_came.source);
-    received.count = op.what_came.elements;
-    write_struct(received, op.received);
-  }
-}
-
 // Hands results over and ends the ticket. Of a batch the first op in its order that failed is told.
 Errc Client::report(Op& first) {
   Errc status = Errc::ok;
   std::size_t index = 0;
   for (Op* op = &first; op != nullptr; op = op->next, ++index) {
     if (op->status == Errc::ok) {
-      hand_over(*op);
+      copies_->copy_rest(*op);
+      tell_received(*op);
     } else if (status == Errc::ok) {
       status = op->status;
       tell_failure(*op, index);
@@ -186,9 +185,9 @@ void Client::take_completion(std::uint32_t lane, const shm::CompletionEntry& ent
   Op* op = ops_.find(entry.ticket);
   if (op == nullptr || (op->pending_lanes >> lane & 1u) == 0) return;
   op->pending_lanes &= ~(1u << lane);
-  if (entry.status != 0 && op->status == Errc::ok) {
-    op->status = known_code(entry.status);
-    std::memcpy(op->detail, entry.detail, sizeof op->detail);
+  if (entry.status != 0) {
+    op->fail(known_code(entry.status),
+             {entry.detail, ::strnlen(entry.detail, sizeof entry.detail)});
   }
   if (op->tensor) op->tensor->take_choice(lane, entry.encode_next_by);
   if (op->passes) op->what_came = {entry.source, entry.elements};
@@ -209,13 +208,9 @@ void Client::end_op(Op& op) noexcept {
 
 void Client::lose_locked() noexcept {
   if (lost_.exchange(true)) return;
-  constexpr std::string_view kText = "ternd ended while the operation was in flight";
   for (Op& op : ops_.all()) {
     if (op.state != Op::State::running) continue;
-    if (op.status == Errc::ok) {
-      op.status = Errc::daemon_lost;
-      std::memcpy(op.detail, kText.data(), kText.size());
-    }
+    op.fail(Errc::daemon_lost, "ternd ended while the operation was in flight");
     op.pending_lanes = 0;
     end_op(op);
   }

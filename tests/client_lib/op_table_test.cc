@@ -52,5 +52,13 @@ TEST(OpTable, ThePrefixEndsAtTheFirstOpThatRunsOrFailed) {
   EXPECT_EQ(ops.completed_prefix(*other), 0u);
 }
 
+TEST(Op, TheFirstFailureCountsAndItsTextIsCutToTheRoomThereIs) {
+  Op op;
+  op.fail(Errc::timeout, std::string(2 * sizeof(op.detail), 'x'));
+  op.fail(Errc::peer_lost, "later");
+  EXPECT_EQ(op.status, Errc::timeout);
+  EXPECT_EQ(std::string_view(op.detail, sizeof(op.detail)), std::string(sizeof(op.detail), 'x'));
+}
+
 }  // namespace
 }  // namespace tern::client_lib
