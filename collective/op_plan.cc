@@ -27,10 +27,10 @@ bool may_be_eager(const wire::AnnounceBody& body, const plan::Plan& plan,
   return bytes != 0 && bytes <= shape.eager_bytes;
 }
 
-// Memory of a declaration, AnnounceBody::memory, that is the sender's alone.
-bool is_senders_own(std::uint8_t memory) noexcept {
-  constexpr std::uint8_t kNone = 0, kErrorFeedback = 1;
-  return memory == kNone || memory == kErrorFeedback;
+// Of a tensor's declaration.
+bool is_senders_own(std::uint8_t announced) noexcept {
+  const auto memory = static_cast<wire::AnnouncedMemory>(announced);
+  return memory == wire::AnnouncedMemory::none || memory == wire::AnnouncedMemory::ef;
 }
 
 bool may_bring_block(const wire::AnnounceBody& body, const plan::Plan& plan,

@@ -30,14 +30,22 @@ inline constexpr std::uint8_t kAnnounceBlock = 16;
 // these. So all nodes' are. Not compared. Only where all hellos have kFeatureClientBlocks.
 inline constexpr std::uint8_t kAnnounceClientBlocks = 32;
 
+// AnnounceBody::memory: the codec memory of a tensor's declaration. `last_values` is xordelta's.
+enum class AnnouncedMemory : std::uint8_t {
+  none = 0,
+  ef = 1,
+  diana = 2,
+  ef21 = 3,
+  last_values = 4
+};
+
 struct AnnounceBody {
   std::uint64_t count;  // elements
   std::uint16_t kind;   // shm::OpKind
   std::uint8_t dtype;
   std::uint8_t reduction;
   std::uint8_t role;
-  std::uint8_t memory;           // codec memory of the declaration: 0 none, 1 ef, 2 diana, 3 ef21,
-                                 // 4 none, but xordelta remembers the last values
+  std::uint8_t memory;           // AnnouncedMemory
   std::uint8_t flags;            // kAnnounce...
   std::uint8_t restart_streams;  // 1: this node has lost blocks of the tensor's streams (xordelta,
                                  // diana, ef21); whoever sends one begins it anew

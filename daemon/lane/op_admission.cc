@@ -76,7 +76,7 @@ OpAdmission::Admitted OpAdmission::admit(const shm::SubmitEntry& entry,
   body.dtype = entry.dtype;
   body.reduction = entry.reduction;
   body.role = entry.role;
-  body.memory = declared.announced_memory;
+  body.memory = static_cast<std::uint8_t>(declared.announced_memory);
   body.alpha_bits = std::bit_cast<std::uint32_t>(declared.alpha);
   body.state_scale_bits =
       codec::needs_shift(declared.recipe) ? entry.state_scale_bits : std::uint32_t{0};

@@ -27,7 +27,7 @@ CodecState::Shape codec_shape(const MemberGroup& group, const TensorState& state
   shape.nodes = static_cast<std::uint32_t>(group.addresses.size());
   shape.self = group.node;
   shape.dtype = state.dtype;
-  if (state.declared.announced_memory != static_cast<std::uint8_t>(codec::Memory::ef)) return shape;
+  if (state.declared.announced_memory != wire::AnnouncedMemory::ef) return shape;
   shape.eager = travels_whole(group, state);
   shape.announced = shape.eager || announces_chunks(group, state);
   return shape;

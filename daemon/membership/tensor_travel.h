@@ -10,11 +10,13 @@
 
 namespace tern::daemon {
 
-// Whether an all_reduce of the tensor brings all contributions with its announcements, as blocks.
+// Of operations whose plan announces blocks (plan::Plan::announces_blocks).
+//
+// Whether one brings all contributions with its announcements, as blocks.
 bool travels_whole(const MemberGroup& group, const TensorState& state) noexcept;
 
-// Whether each owner hears its chunk's contributions with the announcements of an all_reduce that
-// does not travel whole. For tensors whose memory is the sender's alone.
+// Whether each owner hears its chunk's contributions with the announcements of one that does not
+// travel whole. For tensors whose memory is the sender's alone.
 bool announces_chunks(const MemberGroup& group, const TensorState& state) noexcept;
 
 // The shape of its codec state on this node.

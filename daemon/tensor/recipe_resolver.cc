@@ -11,8 +11,20 @@
 namespace tern::daemon {
 namespace {
 
-// AnnounceBody::memory of a tensor that is declared with xordelta; the others are codec::Memory.
-constexpr std::uint8_t kMemoryLastValues = 4;
+wire::AnnouncedMemory announced(const codec::Recipe& recipe, codec::Compressor declared) noexcept {
+  if (declared == codec::Compressor::xordelta) return wire::AnnouncedMemory::last_values;
+  switch (recipe.memory) {
+    case codec::Memory::none:
+      return wire::AnnouncedMemory::none;
+    case codec::Memory::ef:
+      return wire::AnnouncedMemory::ef;
+    case codec::Memory::diana:
+      return wire::AnnouncedMemory::diana;
+    case codec::Memory::ef21:
+      return wire::AnnouncedMemory::ef21;
+  }
+  return wire::AnnouncedMemory::none;
+}
 
 bool lacks_codebook(const codec::Recipe& recipe) noexcept {
   return recipe.entropy.kind == codec::entropy::Kind::huffman_static &&
@@ -102,9 +114,7 @@ Result<ResolvedRecipe> resolve_declared(std::string_view text, const RecipeTerms
       return fail(Errc::bad_recipe, std::move(problem));
     }
   }
-  resolved.announced_memory = recipe->compressor == codec::Compressor::xordelta
-                                  ? kMemoryLastValues
-                                  : static_cast<std::uint8_t>(resolved.recipe.memory);
+  resolved.announced_memory = announced(resolved.recipe, recipe->compressor);
   resolved.alpha =
       resolved.compresses() ? CodecState::alpha_of(resolved.recipe, terms.chunk_elements) : 1.0f;
   return resolved;

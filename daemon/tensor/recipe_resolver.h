@@ -15,6 +15,7 @@
 #include "base/versioned.h"
 #include "codec/recipe.h"
 #include "shm/layout.h"
+#include "wire/op_frames.h"
 
 namespace tern::daemon {
 
@@ -45,8 +46,8 @@ struct ResolvedRecipe {
   bool one_lane = false;  // the chunks share a scale; the declaration's
   // What nodes must agree on, announced with each op. The declaration's, also where an op brings
   // its own recipe.
-  std::uint8_t announced_memory = 0;  // AnnounceBody::memory
-  float alpha = 0.0f;                 // AnnounceBody::alpha_bits; 0 without a tensor
+  wire::AnnouncedMemory announced_memory = wire::AnnouncedMemory::none;
+  float alpha = 0.0f;  // AnnounceBody::alpha_bits; 0 without a tensor
 
   bool compresses() const noexcept { return lossy || lossless || tuned; }
 };

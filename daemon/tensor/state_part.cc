@@ -152,6 +152,70 @@ bool StatePart::is_of_this_use(const StatePartHeader& part, bool beside_others) 
   return part.kind == header_.kind && part.counts_crc == header_.counts_crc;
 }
 
+// As this node would write the header if the part were its own.
+StatePartHeader StatePart::own_header_as(const StatePartHeader& part) const noexcept {
+  StatePartHeader mine = header_;
+  mine.dtype = part.dtype;
+  if (has_residuals()) mine.alpha_bits = part.alpha_bits;
+  if (header_.has_one_leg()) {  // residuals of elements, whatever the chunks
+    mine.version = part.version;
+    mine.root = part.root;
+    mine.chunk_elements = part.chunk_elements;
+    mine.spread = part.spread;
+  }
+  if (!part.has_one_leg()) {
+    mine.kind = 0;
+    mine.placement = 0;
+    mine.counts_crc = 0;
+    // It has no counts.
+    if (ranks_ != 0) mine.bytes = residuals_end();
+  }
+  return mine;
+}
+
+Result<void> StatePart::check_tensor(const StatePartHeader& part, bool some_have_one_leg) const {
+  if (part.memory != header_.memory || part.count != header_.count) {
+    return fail(Errc::state_mismatch, "the part is of " + std::to_string(part.count) +
+                                          " elements with memory " + std::to_string(part.memory) +
+                                          ", the tensor of " + std::to_string(header_.count) +
+                                          " with memory " + std::to_string(header_.memory));
+  }
+  if (!is_of_this_use(part, some_have_one_leg)) {
+    return fail(Errc::state_mismatch,
+                "the part is of another kind of operation than the tensor's, or of other counts");
+  }
+  return {};
+}
+
+// What refold_chunk reads must be there.
+Result<void> StatePart::check_length(const StatePartHeader& part, std::uint64_t expected) const {
+  if (shifts() || header_.memory == 0 || part.bytes == expected) return {};
+  if (ranks_ != 0 && part.has_one_leg()) {
+    return fail(Errc::state_mismatch, "the part has the counts of another number of ranks than " +
+                                          std::to_string(ranks_));
+  }
+  return fail(Errc::invalid_argument, "a part is not as long as its header says");
+}
+
+// Parts of another layout, of so many nodes; those of these bits are there.
+Result<void> StatePart::check_foldable(std::uint32_t nodes, std::uint64_t seen) const {
+  if (header_.memory == 0) return {};
+  if (shifts()) {
+    return fail(Errc::state_mismatch,
+                "a shift belongs to its nodes and owners; this state is of another layout (" +
+                    std::to_string(nodes) + " nodes, now " + std::to_string(header_.nodes) +
+                    "). Start from zero: do not import it");
+  }
+  const std::uint64_t all =
+      nodes == kMaxParts ? ~std::uint64_t{0} : (std::uint64_t{1} << nodes) - 1;
+  if (nodes > kMaxParts || seen != all) {
+    return fail(Errc::invalid_argument,
+                "to fold error feedback into another layout the parts of all " +
+                    std::to_string(nodes) + " nodes are needed");
+  }
+  return {};
+}
+
 Result<void> StatePart::check(std::span<const std::byte> parts, bool& same_layout,
                               std::uint64_t& own) const {
   same_layout = false;
@@ -165,76 +229,32 @@ Result<void> StatePart::check(std::span<const std::byte> parts, bool& same_layou
     if (!read_header(parts.subspan(at), part)) {
       return fail(Errc::invalid_argument, "these bytes are no part that an export has written");
     }
-    if (part.memory != header_.memory || part.count != header_.count) {
-      return fail(Errc::state_mismatch, "the part is of " + std::to_string(part.count) +
-                                            " elements with memory " + std::to_string(part.memory) +
-                                            ", the tensor of " + std::to_string(header_.count) +
-                                            " with memory " + std::to_string(header_.memory));
-    }
-    if (!is_of_this_use(part, some_have_one_leg)) {
-      return fail(Errc::state_mismatch,
-                  "the part is of another kind of operation than the tensor's, or of other counts");
-    }
+    if (Result<void> sound = check_tensor(part, some_have_one_leg); !sound) return sound;
     const bool first = nodes == 0;
-    if (!first && (part.nodes != nodes || part.node >= 64)) {
+    if (!first && (part.nodes != nodes || part.node >= kMaxParts)) {
       return fail(Errc::invalid_argument, "the parts are of different exports");
     }
     nodes = part.nodes;
-    if ((seen >> (part.node & 63) & 1) != 0) {
+    const std::uint64_t bit = std::uint64_t{1} << (part.node % kMaxParts);
+    if ((seen & bit) != 0) {
       return fail(Errc::invalid_argument,
                   "the part of node " + std::to_string(part.node) + " is given twice");
     }
-    seen |= std::uint64_t{1} << (part.node & 63);
-    StatePartHeader mine = header_;
-    mine.dtype = part.dtype;
-    if (has_residuals()) mine.alpha_bits = part.alpha_bits;
-    if (header_.has_one_leg()) {  // residuals of elements, whatever the chunks
-      mine.version = part.version;
-      mine.root = part.root;
-      mine.chunk_elements = part.chunk_elements;
-      mine.spread = part.spread;
-      is_placed_alike =
-          is_placed_alike && (!part.has_one_leg() || part.placement == header_.placement);
+    seen |= bit;
+    if (header_.has_one_leg() && part.has_one_leg()) {
+      is_placed_alike = is_placed_alike && part.placement == header_.placement;
     }
-    std::uint64_t expected_bytes = header_.bytes;
-    if (!part.has_one_leg()) {
-      mine.kind = 0;
-      mine.placement = 0;
-      mine.counts_crc = 0;
-      // It has no counts.
-      if (ranks_ != 0) mine.bytes = expected_bytes = residuals_end();
-    }
+    const StatePartHeader mine = own_header_as(part);
     if (std::memcmp(&part, &mine, sizeof part) == 0) {
       same_layout = true;
       own = at;
     }
-    // What refold_chunk reads must be there.
-    if (!shifts() && header_.memory != 0 && part.bytes != expected_bytes) {
-      if (ranks_ != 0 && part.has_one_leg()) {
-        return fail(
-            Errc::state_mismatch,
-            "the part has the counts of another number of ranks than " + std::to_string(ranks_));
-      }
-      return fail(Errc::invalid_argument, "a part is not as long as its header says");
-    }
+    if (Result<void> sound = check_length(part, mine.bytes); !sound) return sound;
     at += part.bytes;
   }
   if (nodes == 0) return fail(Errc::invalid_argument, "there is no part");
   same_layout = same_layout && is_placed_alike;
-  if (same_layout || header_.memory == 0) return {};
-  if (shifts()) {
-    return fail(Errc::state_mismatch,
-                "a shift belongs to its nodes and owners; this state is of another layout (" +
-                    std::to_string(nodes) + " nodes, now " + std::to_string(header_.nodes) +
-                    "). Start from zero: do not import it");
-  }
-  if (nodes > 64 || seen != (nodes == 64 ? ~std::uint64_t{0} : (std::uint64_t{1} << nodes) - 1)) {
-    return fail(Errc::invalid_argument,
-                "to fold error feedback into another layout the parts of "
-                "all " +
-                    std::to_string(nodes) + " nodes are needed");
-  }
-  return {};
+  return same_layout ? Result<void>() : check_foldable(nodes, seen);
 }
 
 void StatePart::export_chunk(CodecState& state, std::uint32_t chunk,

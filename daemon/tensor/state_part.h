@@ -86,6 +86,10 @@ class StatePart {
  private:
   // Whether it is of the same use as this one, or of none beside parts that are.
   bool is_of_this_use(const StatePartHeader& part, bool beside_others) const noexcept;
+  StatePartHeader own_header_as(const StatePartHeader& part) const noexcept;
+  Result<void> check_tensor(const StatePartHeader& part, bool some_have_one_leg) const;
+  Result<void> check_length(const StatePartHeader& part, std::uint64_t expected) const;
+  Result<void> check_foldable(std::uint32_t nodes, std::uint64_t seen) const;
   std::uint32_t owner(std::uint64_t chunk) const noexcept {
     return static_cast<std::uint32_t>((chunk + header_.spread) % header_.nodes);
   }

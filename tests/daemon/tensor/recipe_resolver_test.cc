@@ -80,7 +80,7 @@ TEST(ResolveDeclared, AutoHasErrorFeedbackWhereATunerMayLose) {
   EXPECT_TRUE(gradients.tuned);
   EXPECT_TRUE(gradients.lossy);
   EXPECT_EQ(gradients.recipe.memory, codec::Memory::ef);
-  EXPECT_EQ(gradients.announced_memory, static_cast<std::uint8_t>(codec::Memory::ef));
+  EXPECT_EQ(gradients.announced_memory, wire::AnnouncedMemory::ef);
 
   RecipeTerms exact = gradient();
   exact.role = Role::exact;
@@ -105,12 +105,12 @@ TEST(ResolveDeclared, AScaleOverTheTensorNeedsErrorFeedbackAndOneLane) {
 }
 
 TEST(ResolveDeclared, AnnouncesMemoryAndAlpha) {
-  EXPECT_EQ(declared_as("raw").announced_memory, 0);
+  EXPECT_EQ(declared_as("raw").announced_memory, wire::AnnouncedMemory::none);
   EXPECT_EQ(declared_as("raw").alpha, 1.0f);
-  EXPECT_EQ(declared_as("ef(3lc:s=1)").announced_memory, 1);
-  EXPECT_EQ(declared_as("xordelta").announced_memory, 4);
+  EXPECT_EQ(declared_as("ef(3lc:s=1)").announced_memory, wire::AnnouncedMemory::ef);
+  EXPECT_EQ(declared_as("xordelta").announced_memory, wire::AnnouncedMemory::last_values);
   const ResolvedRecipe shift = declared_as("diana(qsgd:levels=7)");
-  EXPECT_EQ(shift.announced_memory, 2);
+  EXPECT_EQ(shift.announced_memory, wire::AnnouncedMemory::diana);
   EXPECT_EQ(shift.alpha, CodecState::alpha_of(shift.recipe, gradient().chunk_elements));
   EXPECT_LT(shift.alpha, 1.0f);
 }
