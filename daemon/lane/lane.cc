@@ -17,8 +17,11 @@ constexpr int kEntriesPerRound = 32;
 // wire must not wait long for the codec.
 constexpr int kActionsPerRound = 4;
 constexpr std::uint64_t kTimerNs = 50'000'000;
-// Of a turn, for commands, and for entries.
-constexpr std::uint64_t kSliceNs = 2'000'000;
+// Of a turn, for commands.
+constexpr std::uint64_t kCommandsNs = 2'000'000;
+// And for entries: as long as a group's chunks of a round may take, so that who floods a lane with
+// entries that come to nothing leaves half of it to others' chunks.
+constexpr std::uint64_t kEntriesNs = 250'000;
 // Beside the block that takes longest.
 constexpr std::uint64_t kTurnBudgetNs = 10'000'000;
 
@@ -138,7 +141,7 @@ int Lane::drain_clients() {
   for (std::size_t i = 0; i < clients.size(); ++i) {
     LaneClient& client = clients[(first_client_ + i) % clients.size()];
     if (client.dropping || client.submissions.empty()) continue;
-    if (!slice) slice.emplace(resources_.clock, kSliceNs);
+    if (!slice) slice.emplace(resources_.clock, kEntriesNs);
     const std::uint64_t until =
         client.taken + std::min<std::uint64_t>(client.submissions.size(), kEntriesPerRound);
     // The groups and tensors that these entries speak of are in commands older than the entries.
@@ -202,7 +205,7 @@ std::uint64_t Lane::next_deadline_ns() const {
 
 int Lane::run_commands(std::size_t most) {
   if (most == 0 || commands_->read_available() == 0) return 0;
-  const TimeSlice slice(resources_.clock, kSliceNs);
+  const TimeSlice slice(resources_.clock, kCommandsNs);
   std::size_t ran = 0;
   for (Command command; ran < most && commands_->pop(command);) {
     ++ran;

@@ -154,11 +154,9 @@ void LaneGroup::cancel(const LaneClient& client, const shm::SubmitEntry& entry) 
   std::snprintf(text, sizeof(text), "cancelled by rank %u", number);
   const collective::Failure cancelled{Errc::cancelled, number, text};
   for (OpId op = 0; op < core_.ops().table().slots(); ++op) {
+    if (!core_.ops().table().in_use(op)) continue;
     const OpRank& rank = core_.lane_ops().ranks(op)[local_rank];
-    if (!core_.ops().table().in_use(op) || !rank.present || rank.told ||
-        rank.ticket != entry.ticket) {
-      continue;
-    }
+    if (!rank.present || rank.told || rank.ticket != entry.ticket) continue;
     return core_.ops().fail(op, cancelled);
   }
   point_to_point_.cancel(client, entry.ticket, cancelled);

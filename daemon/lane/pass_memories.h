@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <deque>
+#include <optional>
 #include <span>
 
 #include "codec/recipe.h"
@@ -38,6 +39,8 @@ class PassMemories {
   PassMemory& begin(collective::PassId pass);
   void clear(collective::PassId pass) noexcept { passes_[pass] = {}; }
   PassMemory& operator[](collective::PassId pass) noexcept { return passes_[pass]; }
+  // The client's pass that has this ticket.
+  std::optional<collective::PassId> find(const LaneClient& client, std::uint64_t ticket) const;
 
   // The bytes of its elements that a step is about.
   std::span<std::byte> bytes(collective::PassId pass, const collective::PassStep& step) const;

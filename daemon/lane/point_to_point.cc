@@ -83,12 +83,8 @@ void PointToPoint::submit(const Submitter& submitter, const shm::SubmitEntry& en
 
 void PointToPoint::cancel(const LaneClient& client, std::uint64_t ticket,
                           const collective::Failure& why) {
-  for (PassId id = 0; id < mailbox_.slots(); ++id) {
-    if (!mailbox_.in_use(id) || memories_[id].client != &client || memories_[id].ticket != ticket) {
-      continue;
-    }
-    return mailbox_.fail(id, why);
-  }
+  const std::optional<PassId> pass = memories_.find(client, ticket);
+  if (pass && mailbox_.in_use(*pass)) mailbox_.fail(*pass, why);
 }
 
 bool PointToPoint::expire(std::uint64_t now_ns) {

@@ -60,8 +60,10 @@ class LaneTurns : public ::testing::Test {
 TEST_F(LaneTurns, GiveEntriesATimeAndThoseLeftComeFirst) {
   for (TestClient* client : {&alice_, &bob_, &carol_}) add(*client);
   for (TestClient* client : {&alice_, &bob_, &carol_}) fill(*client, 30);
+  clock_.look_ns = 12'500;
   for (int round = 0; round < 3; ++round) {
-    // Ten of a client take two milliseconds: what it has left, and the others', is for later turns.
+    // Ten of a client take a quarter of a millisecond: what it has left, and the others', is for
+    // later turns.
     for (TestClient* client : {&alice_, &bob_, &carol_}) {
       do_work();
       EXPECT_EQ(refused(*client), 10u) << "round " << round;

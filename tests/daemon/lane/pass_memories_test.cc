@@ -55,6 +55,23 @@ TEST_F(PassMemoriesTest, OneThatBeginsKnowsNothingOfTheOneBeforeIt) {
   EXPECT_EQ(memories.begin(pass).bytes_sent, 0u);
 }
 
+TEST_F(PassMemoriesTest, APassIsFoundByItsTicketOfItsClient) {
+  lane_test::TestClient other{2};
+  const LaneClient& stranger = [&]() -> LaneClient& {
+    node.resources.clients.add(other.memory);
+    return *node.resources.clients.find(other.memory.id);
+  }();
+  const PassId first = submit(), second = submit();
+  memories[first].ticket = 7;
+  memories[second].ticket = 8;
+  const LaneClient& own = *memories[first].client;
+  EXPECT_EQ(memories.find(own, 8), second);
+  EXPECT_EQ(memories.find(own, 9), std::nullopt);
+  EXPECT_EQ(memories.find(stranger, 8), std::nullopt);
+  memories.clear(second);
+  EXPECT_EQ(memories.find(own, 8), std::nullopt);
+}
+
 TEST_F(PassMemoriesTest, AStepIsAboutItsBytes) {
   const PassId pass = submit();
   for (int i = 0; i < 16; ++i)
