@@ -7,7 +7,6 @@
 #include <atomic>
 #include <ctime>
 #include <optional>
-#include <thread>
 
 #include "base/check.h"
 #include "base/cores.h"
@@ -183,6 +182,7 @@ Status Daemon::Composition::open(const Config& given) {
   }
   if (auto tuned = open_tuning(); !tuned) return tuned;
   if (auto opened = open_sockets(); !opened) return opened;
+  if (auto room = check_lane_room(config); !room) return room;
   open_lanes();
   open_conductor();
   return {};

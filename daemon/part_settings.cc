@@ -3,6 +3,8 @@
 #include <algorithm>
 
 #include "daemon/lane/lane_links.h"
+#include "daemon/lane/lane_resources.h"
+#include "daemon/lane/mapping.h"
 #include "daemon/service/mapping_limit.h"
 #include "daemon/service/memory_limit.h"
 
@@ -56,6 +58,14 @@ ConductorSettings conductor_settings(const Config& config, const Surrounding& fo
   settings.flight_directory = flight_directory(config);
   settings.link = link_settings(config);
   return settings;
+}
+
+Status check_lane_room(const Config& config) {
+  const auto room =
+      Mapping::make(config.lanes * LaneResources::mapped_bytes(lane_settings(config)));
+  if (room) return {};
+  return fail(room.error().code, "lanes: no room for their slabs: " + room.error().text +
+                                     "; set fewer lanes, fewer slabs or a smaller chunk_bytes");
 }
 
 LaneSettings lane_settings(const Config& config) {

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 
+#include "base/result.h"
 #include "daemon/access/sub_users.h"
 #include "daemon/conductor/conductor_settings.h"
 #include "daemon/config/config.h"
@@ -21,5 +22,7 @@ struct Surrounding {
 ConductorSettings conductor_settings(const Config& config, const Surrounding& found);
 // Of each lane; its number is the caller's to set.
 LaneSettings lane_settings(const Config& config);
+// Whether the kernel maps the slabs of all lanes, as their constructors expect.
+Status check_lane_room(const Config& config);
 
 }  // namespace tern::daemon

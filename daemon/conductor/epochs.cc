@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "daemon/control/foreign_json.h"
+#include "daemon/lane/eager_room.h"
 #include "daemon/lane/group_bytes.h"
 #include "daemon/membership/group_proofs.h"
 #include "daemon/membership/hmac.h"
@@ -23,6 +24,17 @@ std::string gone_text(const std::vector<std::uint32_t>& ranks) {
 // The same for all groups of one user's job, on this node.
 std::uint64_t job_number(const std::string& job, std::uint32_t user) {
   return std::hash<std::string>{}(std::to_string(user) + '/' + job);
+}
+
+// Of each lane.
+Result<std::vector<EagerRoom>> rooms_of(const GroupSetup& setup) {
+  std::vector<EagerRoom> rooms;
+  for (std::uint32_t lane = 0; lane < setup.shape.lanes; ++lane) {
+    auto room = EagerRoom::make(setup.shape);
+    if (!room) return tl::unexpected(std::move(room.error()));
+    rooms.push_back(std::move(*room));
+  }
+  return rooms;
 }
 
 // Each user once.
@@ -196,6 +208,9 @@ void Epochs::add_ranks(MemberGroup& group, JoinSet& set, GroupSetup& setup) cons
 }
 
 void Epochs::begin(JoinSet& set, const MemberList& list, GroupSetup setup) {
+  // Others may have taken what the kernel maps for this process.
+  auto rooms = rooms_of(setup);
+  if (!rooms) return refuse(set, list.epoch, rooms.error());
   setup.number = partners_.groups.next_number();
   auto group = std::make_unique<MemberGroup>();
   group->number = setup.number;
@@ -225,7 +240,7 @@ void Epochs::begin(JoinSet& set, const MemberList& list, GroupSetup setup) {
   add_ranks(*group, set, setup);
   for (std::uint32_t lane = 0; lane < group->lane_count; ++lane) {
     setup.shape.lane = lane;
-    group->lanes.push_back(std::make_unique<LaneGroup>(setup));
+    group->lanes.push_back(std::make_unique<LaneGroup>(setup, std::move((*rooms)[lane])));
   }
   partners_.groups.add(std::move(group));
 }

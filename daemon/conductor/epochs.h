@@ -52,6 +52,7 @@ class Epochs {
   // False if the epoch would take too much: then this node's ranks and the coordinator know.
   bool admit(JoinSet& set, const MemberList& list, std::uint64_t memory_bytes);
   static std::uint64_t memory_of(const GroupSetup& setup);
+  // Or refuses it where there is no room.
   void begin(JoinSet& set, const MemberList& list, GroupSetup setup);
   GroupSetup setup_of(const JoinSet& set, const MemberList& list) const;
   void add_ranks(MemberGroup& group, JoinSet& set, GroupSetup& setup) const;

@@ -28,7 +28,7 @@ constexpr std::uint64_t kLeastForGroups = std::uint64_t{64} << 20;
 
 // The kernel cuts the mapping of an arena or a region where its parts are guarded differently.
 constexpr std::uint64_t kMappingsOfEach = 3;
-// Programs, threads, slabs and what is being freed.
+// Programs, threads, slabs, a room for each lane of a group, and what is being freed.
 constexpr std::uint64_t kOtherMappings = 8192;
 
 std::string limit(const char* name, std::uint64_t value) {

@@ -29,8 +29,10 @@ class Announcements {
     GroupClients& clients;
     Verifier& verifier;
   };
-  Announcements(GroupCore& core, const Partners& partners)
-      : core_(core), partners_(partners), values_(core.setup().shape, core.ops().table().slots()) {}
+  Announcements(GroupCore& core, const Partners& partners, std::span<SlabPool> pools)
+      : core_(core),
+        partners_(partners),
+        values_(core.setup().shape, core.ops().table().slots(), pools) {}
   const EagerInputs& values() const noexcept { return values_; }
 
   // ---- Actions, and what follows when their blocks are done ----
@@ -53,7 +55,6 @@ class Announcements {
   void begin_if_all_announced(collective::OpId op) noexcept;
 
   void release(collective::OpId op) noexcept { values_.release(op); }
-  void drop_pages() noexcept { values_.drop_pages(); }
 
  private:
   // Of this node to a reduction, all of it.

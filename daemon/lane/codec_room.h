@@ -4,16 +4,27 @@
 #include <cstdint>
 
 #include "codec/workspace.h"
+#include "daemon/lane/mapping.h"
 #include "daemon/lane/slab_pool.h"
 
 namespace tern::daemon {
 
 // What the codecs of one lane work in. Nothing in it outlives a request.
 struct CodecRoom {
-  explicit CodecRoom(std::uint64_t chunk_bytes) : scratch(2, 2 * chunk_bytes) {}
+  // As the daemon starts. REQUIRES: there is room for mapped_bytes().
+  explicit CodecRoom(std::uint64_t chunk_bytes)
+      : memory(Mapping::at_start(mapped_bytes(chunk_bytes))),
+        scratch(memory, kChunks, 2 * chunk_bytes) {}
+
+  static std::uint64_t mapped_bytes(std::uint64_t chunk_bytes) noexcept {
+    return SlabPool::bytes_for(kChunks, 2 * chunk_bytes);
+  }
+
+  static constexpr std::uint32_t kChunks = 2;
 
   codec::Workspace workspace;
-  SlabPool scratch;  // one chunk in f32, two of them
+  Mapping memory;
+  SlabPool scratch;  // chunks in f32
 
   // What blocks, and the copies of sends, have taken in the lane's turn.
   struct Spent {

@@ -1,10 +1,9 @@
 #pragma once
 
-// The values that came with announcements: a slab for each op and node.
+// The values that came with announcements: a slab for each op and node, of the group's EagerRoom.
 
 #include <cstdint>
-#include <memory>
-#include <vector>
+#include <span>
 
 #include "codec/codec.h"
 #include "collective/group_shape.h"
@@ -18,15 +17,10 @@ namespace tern::daemon {
 
 class EagerInputs {
  public:
-  EagerInputs(const collective::GroupShape& shape, std::uint32_t op_slots)
-      : nodes_(shape.nodes()), values_(op_slots, nodes_, shape.max_ops_in_flight, Values{}) {
-    // A peer may have max_ops_in_flight eager ops of its own in flight and as many that it has
-    // completed while this node still waits for a third node.
-    const std::uint32_t count = shape.eager_bytes > 0 ? 2 * shape.max_ops_in_flight : 0;
-    for (std::uint32_t node = 0; node < nodes_; ++node) {
-      pools_.push_back(std::make_unique<SlabPool>(count, most_bytes(shape)));
-    }
-  }
+  // `pools` of each node, which outlive this.
+  EagerInputs(const collective::GroupShape& shape, std::uint32_t op_slots,
+              std::span<SlabPool> pools)
+      : values_(op_slots, shape.nodes(), shape.max_ops_in_flight, Values{}), pools_(pools) {}
 
   // What a node may send with an announcement.
   static constexpr std::size_t most_bytes(const collective::GroupShape& shape) noexcept {
@@ -52,10 +46,10 @@ class EagerInputs {
   }
 
   // Room for values that a node sends; kNone: it has more of them under way than a group allows.
-  std::uint32_t take(std::uint32_t node) noexcept { return pools_[node]->take(); }
-  void give(std::uint32_t node, std::uint32_t slab) noexcept { pools_[node]->give(slab); }
+  std::uint32_t take(std::uint32_t node) noexcept { return pools_[node].take(); }
+  void give(std::uint32_t node, std::uint32_t slab) noexcept { pools_[node].give(slab); }
   Operand operand(std::uint32_t node, std::uint32_t slab) const noexcept {
-    return pools_[node]->operand(slab);
+    return pools_[node].operand(slab);
   }
 
   struct Values {
@@ -71,7 +65,7 @@ class EagerInputs {
   Operand kept(collective::OpId op, std::uint32_t node) const noexcept {
     const Values& values = values_.read(op, node);
     if (values.slab == SlabPool::kNone) return {};
-    return pools_[node]->operand(values.slab).slice(0, values.bytes);
+    return pools_[node].operand(values.slab).slice(0, values.bytes);
   }
   bool keeps_block(collective::OpId op, std::uint32_t node) const noexcept {
     return values_.read(op, node).is_block;
@@ -79,22 +73,18 @@ class EagerInputs {
   void release(collective::OpId op) noexcept {
     std::uint32_t node = 0;
     for (const Values& values : values_.read(op)) {
-      if (values.slab != SlabPool::kNone) pools_[node]->give(values.slab);
+      if (values.slab != SlabPool::kNone) pools_[node].give(values.slab);
       ++node;
     }
     values_.clear(op);
-  }
-  void drop_pages() noexcept {
-    for (auto& pool : pools_) pool->drop_pages();
   }
 
  private:
   // A block's header, and what codebooks and tables add where elements do not get shorter.
   static constexpr std::size_t kBlockOverhead = 2048;
 
-  std::uint32_t nodes_;
   collective::OpRows<Values> values_;
-  std::vector<std::unique_ptr<SlabPool>> pools_;  // by node
+  std::span<SlabPool> pools_;  // by node
 };
 
 }  // namespace tern::daemon

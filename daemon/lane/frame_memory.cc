@@ -11,14 +11,24 @@ FrameMemory::FrameMemory(const LaneSettings& settings)
       receive_stock_(settings.receive()),
       contribution_stock_(settings.contributions()),
       result_stock_(settings.results()),
-      accumulators_(accumulator_stock_.all(), settings.accumulator_bytes()),
-      receive_slabs_(receive_stock_.all(), settings.block_bytes()),
-      send_slabs_(contribution_stock_.all(), settings.block_bytes()),
-      result_slabs_(result_stock_.all(), settings.block_bytes()) {
+      memory_(Mapping::at_start(mapped_bytes(settings))),
+      accumulators_(memory_, accumulator_stock_.all(), settings.accumulator_bytes()),
+      receive_slabs_(memory_, receive_stock_.all(), settings.block_bytes()),
+      send_slabs_(memory_, contribution_stock_.all(), settings.block_bytes()),
+      result_slabs_(memory_, result_stock_.all(), settings.block_bytes()) {
   const std::uint32_t tokens = contribution_stock_.all() + result_stock_.all();
   tokens_.resize(tokens);
   free_tokens_.resize(tokens);
   for (std::uint32_t i = 0; i < tokens; ++i) free_tokens_[i] = tokens - 1 - i;
+}
+
+std::uint64_t FrameMemory::mapped_bytes(const LaneSettings& settings) noexcept {
+  std::uint64_t bytes =
+      SlabPool::bytes_for(settings.accumulators().all(), settings.accumulator_bytes());
+  for (const Stock& stock : {settings.receive(), settings.contributions(), settings.results()}) {
+    bytes += SlabPool::bytes_for(stock.all(), settings.block_bytes());
+  }
+  return bytes;
 }
 
 collective::Room FrameMemory::room() const noexcept {

@@ -9,6 +9,7 @@
 #include "collective/group_ops.h"
 #include "daemon/lane/lane_job.h"
 #include "daemon/lane/lane_settings.h"
+#include "daemon/lane/mapping.h"
 #include "daemon/lane/slab_pool.h"
 #include "daemon/lane/stock.h"
 #include "net/transport.h"
@@ -39,7 +40,9 @@ struct BorrowedMemory {
 
 class FrameMemory {
  public:
+  // As the daemon starts. REQUIRES: there is room for mapped_bytes().
   explicit FrameMemory(const LaneSettings& settings);
+  static std::uint64_t mapped_bytes(const LaneSettings& settings) noexcept;
 
   SlabPool& accumulators() noexcept { return accumulators_; }    // sums of chunks this node owns
   SlabPool& receive_slabs() noexcept { return receive_slabs_; }  // contributions of other nodes
@@ -89,6 +92,7 @@ class FrameMemory {
   Stock receive_stock_;
   Stock contribution_stock_;
   Stock result_stock_;
+  Mapping memory_;         // of the pools
   SlabPool accumulators_;  // a raw result is sent from there
   SlabPool receive_slabs_;
   SlabPool send_slabs_;

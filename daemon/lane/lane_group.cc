@@ -26,12 +26,14 @@ constexpr std::uint32_t kBlocksInFlight = 256;
 
 }  // namespace
 
-LaneGroup::LaneGroup(GroupSetup setup)
-    : core_(std::move(setup), *this),
+LaneGroup::LaneGroup(GroupSetup setup, EagerRoom room)
+    : room_(std::move(room)),
+      core_(std::move(setup), *this),
       admission_(core_.setup()),
       copies_(core_),
       clients_(core_),
-      announcements_(core_, {codec_, path_, tuning_, upkeep_, clients_, verifier_}),
+      announcements_(core_, {codec_, path_, tuning_, upkeep_, clients_, verifier_},
+                     room_.announced()),
       codec_(core_.ops(), core_.lane_ops(), announcements_.values(),
              {core_.setup().number, core_.setup().seed, core_.setup().size}),
       path_(codec_, *this, kBlocksInFlight),
@@ -42,7 +44,7 @@ LaneGroup::LaneGroup(GroupSetup setup)
       upkeep_(core_.ops(), core_.lane_ops()),
       ledger_(core_, codec_.blocks(), tuning_, *this),
       rates_(core_.nodes()),
-      point_to_point_(core_, *this),
+      point_to_point_(core_, *this, room_.offered()),
       releases_(core_, *this) {
   leaving_.reserve(clients_.all().size());
 }

@@ -12,6 +12,7 @@
 #include "daemon/lane/block_codec.h"
 #include "daemon/lane/block_path.h"
 #include "daemon/lane/copy_watch.h"
+#include "daemon/lane/eager_room.h"
 #include "daemon/lane/group_clients.h"
 #include "daemon/lane/group_core.h"
 #include "daemon/lane/group_news.h"
@@ -31,7 +32,7 @@ namespace tern::daemon {
 
 class LaneGroup final : private MemoryOwner, private BlockSink {
  public:
-  explicit LaneGroup(GroupSetup setup);
+  LaneGroup(GroupSetup setup, EagerRoom room);
   LaneGroup(const LaneGroup&) = delete;
   LaneGroup& operator=(const LaneGroup&) = delete;
 
@@ -50,10 +51,6 @@ class LaneGroup final : private MemoryOwner, private BlockSink {
   bool inputs_move() {
     const bool passes_move = point_to_point_.inputs_move();
     return copies_.look() || passes_move;
-  }
-  void drop_pages() {
-    announcements_.drop_pages();
-    point_to_point_.drop_pages();
   }
 
   bool place_payload(std::uint32_t node, const wire::FrameHeader& header, net::PayloadPlace& place);
@@ -80,6 +77,9 @@ class LaneGroup final : private MemoryOwner, private BlockSink {
   bool idle() const;     // nothing refers to it any more
   bool uses_client(const LaneClient& client) const;
   void forget(const LaneClient& client);
+
+  // For the lane to drop its pages, and for whoever frees the group when the lane has let go of it.
+  EagerRoom& room() noexcept { return room_; }
 
   // ---- Thread: any ----
   const GroupSetup& setup() const noexcept { return core_.setup(); }
@@ -119,6 +119,7 @@ class LaneGroup final : private MemoryOwner, private BlockSink {
   bool accept_submitted(std::uint32_t node, const wire::FrameHeader& header,
                         const net::PayloadPlace& place);
 
+  EagerRoom room_;
   GroupCore core_;
   OpAdmission admission_;
   CopyWatch copies_;

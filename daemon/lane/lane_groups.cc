@@ -70,7 +70,7 @@ std::uint64_t LaneGroups::ops_in_flight() const {
 }
 
 void LaneGroups::drop_pages() {
-  for (LaneGroup* group : groups_) group->drop_pages();
+  for (LaneGroup* group : groups_) group->room().drop_pages();
 }
 
 }  // namespace tern::daemon

@@ -28,6 +28,11 @@ struct LaneResources {
         wire_trace(trace, memory.tokens()) {
     clients.count_in(*counters);
   }
+  // What is mapped when a lane is made.
+  static std::uint64_t mapped_bytes(const LaneSettings& settings) noexcept {
+    return FrameMemory::mapped_bytes(settings) + CodecRoom::mapped_bytes(settings.chunk_bytes);
+  }
+
   LaneResources(const LaneResources&) = delete;
   LaneResources& operator=(const LaneResources&) = delete;
 

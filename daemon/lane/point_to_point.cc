@@ -18,21 +18,15 @@ using collective::PassOutcome;
 using collective::PassStep;
 using wire::FrameKind;
 
-PointToPoint::PointToPoint(GroupCore& core, LaneGroup& group)
+PointToPoint::PointToPoint(GroupCore& core, LaneGroup& group, std::span<SlabPool> pools)
     : core_(core),
       mailbox_(core.setup().shape),
       peers_(core),
       memories_(core, mailbox_),
       copies_(core, mailbox_),
       pieces_(core, {mailbox_, memories_, copies_}),
-      group_(group) {
-  const collective::GroupShape& shape = core.setup().shape;
-  for (std::uint32_t node = 0; node < shape.nodes(); ++node) {
-    const bool keeps = node != shape.node && shape.eager_bytes > 0;
-    pools_.push_back(
-        std::make_unique<SlabPool>(keeps ? Mailbox::kEagerReserve : 0, shape.eager_bytes));
-  }
-}
+      group_(group),
+      pools_(pools) {}
 
 // ---- Entries ------------------------------------------------------------------------------------
 
@@ -109,10 +103,6 @@ bool PointToPoint::uses_rank(std::uint32_t local_rank) const noexcept {
     if (mailbox_.in_use(id) && mailbox_.pass(id).what.local_rank == local_rank) return true;
   }
   return false;
-}
-
-void PointToPoint::drop_pages() {
-  for (auto& pool : pools_) pool->drop_pages();
 }
 
 // ---- Steps --------------------------------------------------------------------------------------
@@ -194,7 +184,7 @@ void PointToPoint::deliver(const PassStep& step) {
   const Mailbox::Known offer = mailbox_.offer(step.offer);
   memories_[step.pass].started_ns = core_.now_ns();
   if (step.bytes > 0) {
-    const auto values = host_bytes(pools_[offer.node]->operand(offer.slab));
+    const auto values = host_bytes(pools_[offer.node].operand(offer.slab));
     std::memcpy(memories_.bytes(step.pass, step).data(), values.data(), step.bytes);
     copies_.deliver(step.pass, {0, step.bytes});
   }
@@ -216,7 +206,7 @@ void PointToPoint::copy(const PassStep& step) {
 
 void PointToPoint::close(const PassStep& step) {
   const Mailbox::Known offer = mailbox_.offer(step.offer);
-  if (offer.slab != SlabPool::kNone) pools_[offer.node]->give(offer.slab);
+  if (offer.slab != SlabPool::kNone) pools_[offer.node].give(offer.slab);
   if (offer.node != core_.self() && !core_.ops().ended()) {
     tell(offer.node, pass_header(core_, FrameKind::send_end, offer.envelope, offer.number),
          mailbox_.outcome_of(step.offer));

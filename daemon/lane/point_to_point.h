@@ -3,11 +3,10 @@
 // Sends and recvs of one group on one lane: entries, frames and memory of what collective::Mailbox
 // decides. Elements travel as they are, from the sender's memory into the receiver's, or as blocks
 // where the send writes out a recipe. What comes before its recv waits in a pool of its own for
-// each node.
+// each node, of the group's EagerRoom.
 
 #include <cstdint>
-#include <memory>
-#include <vector>
+#include <span>
 
 #include "collective/mailbox.h"
 #include "daemon/lane/group_core.h"
@@ -15,6 +14,7 @@
 #include "daemon/lane/pass_memories.h"
 #include "daemon/lane/pass_peers.h"
 #include "daemon/lane/pass_pieces.h"
+#include "daemon/lane/slab_pool.h"
 #include "plan/plan.h"
 #include "shm/layout.h"
 
@@ -23,7 +23,7 @@ namespace tern::daemon {
 class PointToPoint {
  public:
   // Everything given outlives this. Events name the group by `group`.
-  PointToPoint(GroupCore& core, LaneGroup& group);
+  PointToPoint(GroupCore& core, LaneGroup& group, std::span<SlabPool> pools);
   // Before the first entry and frame.
   void attach(LaneResources& resources) { pieces_.attach(resources); }
 
@@ -81,7 +81,6 @@ class PointToPoint {
   void before_renewal(std::uint32_t node) { peers_.before_renewal(node); }
   void end(Errc code, const char* text) { mailbox_.end(code, text); }
   bool uses_rank(std::uint32_t local_rank) const noexcept;
-  void drop_pages();
 
  private:
   void carry_out(const collective::PassStep& step);
@@ -108,7 +107,7 @@ class PointToPoint {
   PassCopies copies_;
   PassPieces pieces_;
   LaneGroup& group_;
-  std::vector<std::unique_ptr<SlabPool>> pools_;  // of offers' elements, by node
+  std::span<SlabPool> pools_;  // of offers' elements, by node
 };
 
 }  // namespace tern::daemon

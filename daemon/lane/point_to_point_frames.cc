@@ -176,10 +176,10 @@ bool PointToPoint::place_offer(std::uint32_t node, const wire::FrameHeader& head
   if (values > core_.setup().shape.eager_bytes) return false;
   place.prefix = std::span(peer.small).first(sizeof(wire::SendOfferBody));
   if (values == 0) return true;
-  const std::uint32_t slab = pools_[node]->take();
+  const std::uint32_t slab = pools_[node].take();
   if (slab == SlabPool::kNone) return false;  // more than the reserve
   peer.receiving.fills = filling::OfferSlab{slab};
-  place.body = host_bytes(pools_[node]->operand(slab)).first(values);
+  place.body = host_bytes(pools_[node].operand(slab)).first(values);
   return true;
 }
 
@@ -213,7 +213,7 @@ bool PointToPoint::accept_offer(std::uint32_t node, const wire::FrameHeader& hea
 }
 
 void PointToPoint::on_abandoned(std::uint32_t node, const filling::OfferSlab& filled) {
-  pools_[node]->give(filled.slab);
+  pools_[node].give(filled.slab);
 }
 
 }  // namespace tern::daemon

@@ -5,35 +5,36 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
-#include <utility>
 #include <vector>
 
 #include "base/check.h"
+#include "daemon/lane/mapping.h"
 #include "daemon/lane/operand.h"
 
 namespace tern::daemon {
 
-// Hands out equal pieces of one mapping by index, to one thread. Pages cost memory once touched.
+// Hands out equal pieces of memory by index, to one thread.
 class SlabPool {
  public:
   static constexpr std::uint32_t kNone = 0xffffffff;
 
-  SlabPool(std::uint32_t count, std::size_t slab_bytes)
-      : slab_bytes_((slab_bytes + 63) / 64 * 64), count_(count) {
-    if (count == 0) return;
-    void* memory = ::mmap(nullptr, mapping_bytes(), PROT_READ | PROT_WRITE,
-                          MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-    TERN_CHECK(memory != MAP_FAILED);
-    region_ = {static_cast<std::byte*>(memory), mapping_bytes()};
+  // In the next piece of `memory`, which outlives the pool.
+  SlabPool(Mapping& memory, std::uint32_t count, std::size_t slab_bytes)
+      : slab_bytes_(rounded(slab_bytes)),
+        count_(count),
+        region_(memory.take(bytes_for(count, slab_bytes))) {
     free_.resize(count);
     // Popped from the back: low indices first, so that few pages stay warm.
     for (std::uint32_t i = 0; i < count; ++i) free_[i] = count - 1 - i;
   }
-  ~SlabPool() {
-    if (region_.base != nullptr) ::munmap(region_.base, region_.bytes);
+  // Operands refer to the pool where it is: none has been given out.
+  SlabPool(SlabPool&&) noexcept = default;
+  SlabPool& operator=(SlabPool&&) = delete;
+
+  // What it takes of a mapping.
+  static std::uint64_t bytes_for(std::uint32_t count, std::size_t slab_bytes) noexcept {
+    return Mapping::piece_bytes(std::uint64_t{count} * rounded(slab_bytes));
   }
-  SlabPool(const SlabPool&) = delete;
-  SlabPool& operator=(const SlabPool&) = delete;
 
   // kNone when all are taken or promised.
   std::uint32_t take() noexcept {
@@ -75,13 +76,13 @@ class SlabPool {
   std::uint32_t count() const noexcept { return count_; }
   // Gives the pages back to the kernel; the contents of all slabs are lost. REQUIRES: all are free.
   void drop_pages() noexcept {
-    if (region_.base != nullptr && free_.size() == count_) {
-      ::madvise(region_.base, region_.bytes, MADV_DONTNEED);
-    }
+    if (free_.size() == count_) ::madvise(region_.base, region_.bytes, MADV_DONTNEED);
   }
 
  private:
-  std::size_t mapping_bytes() const noexcept { return std::size_t{count_} * slab_bytes_; }
+  static constexpr std::size_t rounded(std::size_t slab_bytes) noexcept {
+    return (slab_bytes + 63) / 64 * 64;
+  }
   std::uint32_t pop() noexcept {
     const std::uint32_t index = free_.back();
     free_.pop_back();

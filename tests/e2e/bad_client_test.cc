@@ -5,7 +5,9 @@
 #include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
+#include <fstream>
 #include <functional>
 #include <memory>
 #include <random>
@@ -23,6 +25,14 @@ namespace {
 using ::testing::HasSubstr;
 
 class BadClient : public BesideAJob {};
+
+#if !defined(TERN_SANITIZES)
+std::uint64_t mapped_bytes_of(pid_t pid) {
+  std::uint64_t pages = 0;
+  std::ifstream("/proc/" + std::to_string(pid) + "/statm") >> pages;
+  return pages * static_cast<std::uint64_t>(::sysconf(_SC_PAGESIZE));
+}
+#endif
 
 TEST_F(BadClient, SendsGarbageOnTheSocket) {
   work_meanwhile();
@@ -73,6 +83,29 @@ TEST_F(BadClient, TakesTheLastDescriptor) {
   }
   EXPECT_TRUE(cluster[0].running());
   EXPECT_TRUE(eventually([&] { return HostileClient(cluster[0].socket()).hello(); }));
+}
+
+// As where memory must not be overcommitted.
+TEST_F(BadClient, JoinsAGroupWhoseRoomTheKernelDoesNotMap) {
+  work_meanwhile();
+  HostileClient client(cluster[0].socket());
+  ASSERT_TRUE(client.hello());
+  const auto minted = client.ask<shm::GroupMintedPacket>(
+      shm::make_packet<HeaderOnly>(shm::PacketKind::group_mint, 2));
+  ASSERT_TRUE(minted);
+  rlimit usual{};
+  // A lane of a group with the default settings takes a little more.
+  const rlimit little{mapped_bytes_of(cluster[0].pid()) + (8 << 20), RLIM_INFINITY};
+  ASSERT_EQ(::prlimit(cluster[0].pid(), RLIMIT_AS, &little, &usual), 0);
+  auto join = shm::make_packet<shm::GroupJoinPacket>(shm::PacketKind::group_join, 3);
+  std::memcpy(join.id, minted->id, sizeof(join.id));
+  join.size = 1;
+  const auto refused = client.ask<shm::DonePacket>(join);
+  ASSERT_EQ(::prlimit(cluster[0].pid(), RLIMIT_AS, &usual, nullptr), 0);
+  ASSERT_TRUE(refused);
+  EXPECT_EQ(refused->status, static_cast<std::int32_t>(Errc::out_of_memory));
+  EXPECT_THAT(refused->detail, HasSubstr("no room for small operations: cannot map"));
+  EXPECT_NE(client.join_alone(), 0u) << "the daemon goes on";
 }
 #endif
 

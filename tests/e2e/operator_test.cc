@@ -358,6 +358,23 @@ TEST(Operator, IsToldThatADaemonRunsAlready) {
   EXPECT_TRUE(cluster[0].ask("status").is_object());
 }
 
+// Under a sanitizer it maps more than there is.
+#if !defined(TERN_SANITIZES)
+TEST(Operator, IsToldThatThereIsNoRoomForTheSlabsOfLanes) {
+  const TemporaryFolder folder;
+  const std::string log = folder.path() + "/log";
+  Process daemon("/bin/sh",
+                 {"-c", "ulimit -v 4000000; exec \"$@\"", "sh", TERN_TERND, "--listen",
+                  "127.0.0.1:0", "--socket", folder.path() + "/ternd.sock", "--control-socket",
+                  folder.path() + "/control.sock", "--receive-slabs", "65536"},
+                 log);
+  const auto exit = daemon.wait_exit();
+  ASSERT_TRUE(exit.has_value());
+  EXPECT_EQ(exit->status, 1);
+  EXPECT_THAT(tail_of(log), HasSubstr("lanes: no room for their slabs: cannot map"));
+}
+#endif
+
 // ---- Configuration ------------------------------------------------------------------------------
 
 struct BadFile {

@@ -1,5 +1,7 @@
 #include "daemon/conductor/epochs.h"
 
+#include <gmock/gmock.h>
+
 #include "daemon/lane/group_bytes.h"
 #include "daemon/membership/group_proofs.h"
 #include "part_rig.h"
@@ -201,6 +203,25 @@ TEST_F(EpochsTest, AGroupKnowsWhatIsKeptOfIt) {
   epochs_.on_message(kSelf, members(body()));
   const MemberGroup& group = *groups_.all().begin()->second;
   EXPECT_EQ(group.memory_bytes, group.lanes.size() * group_bytes(group.lanes[0]->setup().shape));
+}
+
+// As where others have taken all that the kernel maps for a process.
+TEST_F(EpochsTest, AGroupWhoseRoomCannotBeMappedIsRefusedAndNoOther) {
+  settings_.ops.eager_bytes = settings_.ops.chunk_bytes = std::uint64_t{1} << 50;
+  MemberGroup& other = add_group({1});
+  auto large = body();
+  large["eager_bytes"] = std::uint64_t{1} << 50;
+  EXPECT_TRUE(epochs_.on_message(kSelf, members(large)));
+  EXPECT_EQ(refusal(), Errc::out_of_memory);
+  EXPECT_THAT(answer_to(kJoinRequest)->text,
+              testing::AllOf(testing::HasSubstr("no room for small operations"),
+                             testing::EndsWith("max_ops_in_flight or eager_bytes")));
+  EXPECT_TRUE(joins_.all().empty());
+  const auto sent = mail("ended");
+  ASSERT_EQ(sent.size(), 1u);
+  EXPECT_EQ(sent[0]["code"], static_cast<int>(Errc::out_of_memory));
+  EXPECT_EQ(groups_.all().size(), 1u);
+  EXPECT_FALSE(other.has_ended());
 }
 
 TEST_F(EpochsTest, StartAndEndAreTheCoordinatorsToSay) {

@@ -137,7 +137,7 @@ class PartRig : public ::testing::Test, private ControlLinks::Sink {
     setup.endpoints = {{"here", 7000}, {"there", 7000}};
     group->ranks_of_node = setup.shape.ranks;
     for (setup.shape.lane = 0; setup.shape.lane < kLanes; ++setup.shape.lane) {
-      group->lanes.push_back(std::make_unique<LaneGroup>(setup));
+      group->lanes.push_back(std::make_unique<LaneGroup>(setup, *EagerRoom::make(setup.shape)));
     }
     MemberGroup& made = *group;
     groups_.add(std::move(group));

@@ -114,8 +114,8 @@ struct Announcer final : BlockSink {
   Node& node;
   GroupClients clients{node.core};
   StateUpkeep upkeep{node.core.ops(), node.core.lane_ops()};
-  Announcements announcements{node.core,
-                              {codec, path, node.tuning, upkeep, clients, node.verifier}};
+  Announcements announcements{
+      node.core, {codec, path, node.tuning, upkeep, clients, node.verifier}, node.room.announced()};
   BlockCodec codec{node.core.ops(),
                    node.core.lane_ops(),
                    announcements.values(),

@@ -67,7 +67,8 @@ class BlockPathTest : public ::testing::Test, protected BlockSink {
 
   collective::GroupOps ops{shape()};
   LaneOps lane_ops{ops.table().slots(), 2, 4};
-  EagerInputs eager{shape(), ops.table().slots()};
+  EagerRoom places = *EagerRoom::make(shape());
+  EagerInputs eager{shape(), ops.table().slots(), places.announced()};
   BlockCodec codec{ops, lane_ops, eager, {}};
   HeldExecutor held;
   std::function<void()> then;  // once, when the next block is done

@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include "daemon/lane/eager_room.h"
+
 namespace tern::daemon {
 namespace {
 
@@ -13,15 +15,19 @@ collective::GroupShape shape(std::uint64_t eager_bytes) {
   return shape;
 }
 
-TEST(EagerInputs, ANodeHasRoomForTwiceItsOpsInFlight) {
-  EagerInputs inputs(shape(256), 8);
+class EagerInputsTest : public testing::Test {
+ protected:
+  EagerRoom room = *EagerRoom::make(shape(256));
+  EagerInputs inputs{shape(256), 8, room.announced()};
+};
+
+TEST_F(EagerInputsTest, ANodeHasRoomForTwiceItsOpsInFlight) {
   for (int i = 0; i < 4; ++i) EXPECT_NE(inputs.take(1), SlabPool::kNone);
   EXPECT_EQ(inputs.take(1), SlabPool::kNone);
   EXPECT_NE(inputs.take(0), SlabPool::kNone);
 }
 
-TEST(EagerInputs, WhatIsKeptIsGivenBackWithItsOp) {
-  EagerInputs inputs(shape(256), 8);
+TEST_F(EagerInputsTest, WhatIsKeptIsGivenBackWithItsOp) {
   for (int round = 0; round < 10; ++round) {
     inputs.keep(3, 1, {inputs.take(1), 8, false});
     EXPECT_TRUE(inputs.kept(3, 0).empty());
@@ -31,9 +37,10 @@ TEST(EagerInputs, WhatIsKeptIsGivenBackWithItsOp) {
   }
 }
 
-TEST(EagerInputs, WithoutEagerOpsThereIsNoRoom) {
-  EagerInputs inputs(shape(0), 8);
-  EXPECT_EQ(inputs.take(1), SlabPool::kNone);
+TEST_F(EagerInputsTest, WithoutEagerOpsThereIsNoRoom) {
+  EagerRoom none = *EagerRoom::make(shape(0));
+  EagerInputs empty(shape(0), 8, none.announced());
+  EXPECT_EQ(empty.take(1), SlabPool::kNone);
 }
 
 }  // namespace

@@ -62,7 +62,7 @@ GroupSetup setup_of(std::uint32_t nodes, std::uint32_t ranks_of_node) {
 
 std::uint64_t bytes_of(const GroupSetup& setup) {
   const std::uint64_t before = live_bytes;
-  const auto group = std::make_unique<LaneGroup>(setup);
+  const auto group = std::make_unique<LaneGroup>(setup, *EagerRoom::make(setup.shape));
   return live_bytes - before;
 }
 

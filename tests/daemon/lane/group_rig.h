@@ -138,12 +138,11 @@ struct Node final : MemoryOwner, BlockSink, FrameSink, net::AcceptorSink {
         links(resources, transport, id_of(self), *this),
         acceptor(world.network, world.clock, {endpoint_of(self), {}}, *this),
         core(setup_of(shape, self), *this),
-        eager(core.setup().shape, core.ops().table().slots()),
         known_features(shape.known_features),
         codec(core.ops(), core.lane_ops(), eager,
               {core.setup().number, core.setup().seed, core.setup().size}),
         path(codec, *this, 16),
-        group(core.setup()),
+        group(core.setup(), {}),
         tuning(core, codec.values(), inputs, group),
         reduce(core, tuning, path, eager),
         verified(core.setup().shape),
@@ -412,7 +411,8 @@ struct Node final : MemoryOwner, BlockSink, FrameSink, net::AcceptorSink {
   net::LoopbackAcceptor acceptor;
   LaneJob job;
   GroupCore core;
-  EagerInputs eager;
+  EagerRoom room = *EagerRoom::make(core.setup().shape);
+  EagerInputs eager{core.setup().shape, core.ops().table().slots(), room.announced()};
   std::uint64_t known_features;
   BlockCodec codec;
   BlockPath path;

@@ -26,7 +26,7 @@ class JobSharingTest : public ::testing::Test {
     GroupSetup setup = lane_test::group_of(nodes, job);
     setup.weight = weight;
     setup.account = account;
-    owned_.push_back(std::make_unique<LaneGroup>(setup));
+    owned_.push_back(std::make_unique<LaneGroup>(setup, EagerRoom()));
     LaneGroup& group = *owned_.back();
     group.attach(lanes.near.resources, lanes.near.links, sharing.job(setup.job));
     lanes.pump();

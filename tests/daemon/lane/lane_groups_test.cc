@@ -35,8 +35,8 @@ class LaneGroupsTest : public ::testing::Test {
 
   lane_test::TwoLanes lanes;
   LaneJob job;
-  LaneGroup first{lane_test::group_of(2, 1)};
-  LaneGroup second{lane_test::group_of(2, 2)};
+  LaneGroup first{lane_test::group_of(2, 1), {}};
+  LaneGroup second{lane_test::group_of(2, 2), {}};
   LanePeer& peer = attach();
   LaneGroups groups;
 };
@@ -70,7 +70,7 @@ TEST_F(LaneGroupsTest, OfOneUserTakeTurns) {
 }
 
 TEST_F(LaneGroupsTest, AGroupThatGoesTakesNoTurnOfAnother) {
-  LaneGroup third{lane_test::group_of(2, 3)};
+  LaneGroup third{lane_test::group_of(2, 3), {}};
   groups.add(third);
   LaneGroups::OfUser& user = groups.take_turn();
   user.pass_on();
@@ -81,7 +81,7 @@ TEST_F(LaneGroupsTest, AGroupThatGoesTakesNoTurnOfAnother) {
 TEST_F(LaneGroupsTest, UsersTakeTurnsHoweverManyGroupsTheyHave) {
   GroupSetup of_another = lane_test::group_of(2, 3);
   of_another.account = 1001;
-  LaneGroup third{of_another};
+  LaneGroup third{of_another, {}};
   groups.add(third);
   EXPECT_EQ(groups.users(), 2u);
   for (int round = 0; round < 3; ++round) {

@@ -115,7 +115,7 @@ TEST_F(LaneTurns, TellOneLossOfEachGroup) {
   constexpr std::size_t kGroups = 100;
   std::vector<std::unique_ptr<LaneGroup>> groups;
   for (std::size_t i = 0; i < kGroups; ++i) {
-    groups.push_back(std::make_unique<LaneGroup>(lane_test::group_of(64, i + 1)));
+    groups.push_back(std::make_unique<LaneGroup>(lane_test::group_of(64, i + 1), EagerRoom()));
     ASSERT_TRUE(lane_.commands().push(Command{command::AddGroup{groups.back().get()}}));
     do_work();
   }

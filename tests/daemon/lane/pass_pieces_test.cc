@@ -250,7 +250,7 @@ class WithANodeThatTakesNoRecipes : public AllNodes {
                   .known_features = wire::kFeatureSend | wire::kFeatureLossyMoves}),
         rank(node(1), passing, 1) {}
 
-  PointToPoint passing{node(1).core, node(1).group};
+  PointToPoint passing{node(1).core, node(1).group, node(1).room.offered()};
   PassingRank rank;
 };
 

@@ -129,7 +129,7 @@ class OfNode0 : public AllNodes {
   }
   std::size_t heard(FrameKind kind) { return node(1).frames_of(kind).size(); }
 
-  PointToPoint passing{node(0).core, node(0).group};
+  PointToPoint passing{node(0).core, node(0).group, node(0).room.offered()};
   PassingRank rank;
 };
 

@@ -272,7 +272,7 @@ class WithAnOlderNode : public AllNodes {
       : AllNodes({.ranks = {{0}, {1}}, .eager_bytes = kEager, .known_features = 0}),
         rank(node(1), passing, 1) {}
 
-  PointToPoint passing{node(1).core, node(1).group};
+  PointToPoint passing{node(1).core, node(1).group, node(1).room.offered()};
   PassingRank rank;
 };
 

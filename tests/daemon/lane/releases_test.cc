@@ -53,7 +53,7 @@ class ReleasesTest : public ::testing::Test {
   net::LoopbackTransport transport{network, {"here", 7000}};
   lane_test::LaneSide lane{clock, transport, lane_test::kNear};
   LaneJob job;
-  LaneGroup group{setup()};
+  LaneGroup group{setup(), {}};
   GroupCore& core = group.core();
   Releases releases{core, group};
   TensorState tensors[2];

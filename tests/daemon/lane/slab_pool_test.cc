@@ -7,8 +7,13 @@ namespace {
 
 constexpr std::uint32_t kSlabs = 3;
 
-TEST(SlabPool, GivesOutEachSlabOnceAndTheOneGivenBackLastFirst) {
-  SlabPool pool(kSlabs, 64);
+class SlabPoolTest : public testing::Test {
+ protected:
+  Mapping memory = *Mapping::make(SlabPool::bytes_for(kSlabs, 64));
+  SlabPool pool{memory, kSlabs, 64};
+};
+
+TEST_F(SlabPoolTest, GivesOutEachSlabOnceAndTheOneGivenBackLastFirst) {
   const std::uint32_t first = pool.take();
   const std::uint32_t second = pool.take();
   const std::uint32_t third = pool.take();
@@ -22,8 +27,7 @@ TEST(SlabPool, GivesOutEachSlabOnceAndTheOneGivenBackLastFirst) {
   EXPECT_EQ(pool.take(), third);
 }
 
-TEST(SlabPool, WhatIsPromisedNobodyElseTakes) {
-  SlabPool pool(kSlabs, 64);
+TEST_F(SlabPoolTest, WhatIsPromisedNobodyElseTakes) {
   pool.promise();
   pool.promise();
   EXPECT_EQ(pool.free_count(), 1u);
@@ -36,8 +40,7 @@ TEST(SlabPool, WhatIsPromisedNobodyElseTakes) {
   EXPECT_EQ(pool.free_count(), 0u);
 }
 
-TEST(SlabPool, APromiseThatIsWithdrawnIsFreeAgain) {
-  SlabPool pool(kSlabs, 64);
+TEST_F(SlabPoolTest, APromiseThatIsWithdrawnIsFreeAgain) {
   for (std::uint32_t i = 0; i < kSlabs; ++i) pool.promise();
   EXPECT_EQ(pool.take(), SlabPool::kNone);
   pool.withdraw_promise();
@@ -45,12 +48,21 @@ TEST(SlabPool, APromiseThatIsWithdrawnIsFreeAgain) {
   EXPECT_NE(pool.take(), SlabPool::kNone);
 }
 
-TEST(SlabPool, APromiseIsKeptWithTheSlabGivenBackLast) {
-  SlabPool pool(kSlabs, 64);
+TEST_F(SlabPoolTest, APromiseIsKeptWithTheSlabGivenBackLast) {
   const std::uint32_t taken = pool.take();
   pool.promise();
   pool.give(taken);
   EXPECT_EQ(pool.take_promised(), taken);
+}
+
+TEST(SlabPool, PoolsOfOneMappingShareNoPage) {
+  Mapping memory = *Mapping::make(2 * SlabPool::bytes_for(kSlabs, 100));
+  SlabPool first(memory, kSlabs, 100), second(memory, kSlabs, 100);
+  second.slab(0)[0] = std::byte{1};
+  first.slab(0)[0] = std::byte{2};
+  first.drop_pages();
+  EXPECT_EQ(first.slab(0)[0], std::byte{0});
+  EXPECT_EQ(second.slab(0)[0], std::byte{1});
 }
 
 }  // namespace

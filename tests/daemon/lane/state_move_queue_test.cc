@@ -74,7 +74,7 @@ class StateMoveQueueTest : public ::testing::Test, protected EntrySink {
   EventReports reports_{0};
   LaneCounters counters_;
   LaneClients clients_{0, {clock_, transport_}, reports_};
-  LaneGroup group_{lane_test::group_of(2, 7)}, other_{lane_test::group_of(2, 8)};
+  LaneGroup group_{lane_test::group_of(2, 7), {}}, other_{lane_test::group_of(2, 8), {}};
   StateMoveQueue queue_{clock_, clients_, reports_};
 };
 

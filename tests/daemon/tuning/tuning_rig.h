@@ -48,7 +48,7 @@ inline std::unique_ptr<MemberGroup> group_of(std::uint32_t user, std::uint64_t n
   setup.local_clients = {1};
   group->ranks_of_node = setup.shape.ranks;
   for (setup.shape.lane = 0; setup.shape.lane < kLanes; ++setup.shape.lane) {
-    group->lanes.push_back(std::make_unique<LaneGroup>(setup));
+    group->lanes.push_back(std::make_unique<LaneGroup>(setup, EagerRoom()));
   }
   return group;
 }
