@@ -150,6 +150,7 @@ class Conductor final : public net::AcceptorSink, private ControlLinks::Sink {
   ControlPost post_;
   Disposal sealing_;  // of clients' memory
   Disposal reading_;  // of logs of choices
+  Disposal freeing_;  // of what lanes kept of groups
   UserLog log_;
   Outlets outlets_;
 

@@ -4,6 +4,20 @@
 #include <utility>
 
 namespace tern::daemon {
+namespace {
+
+// Other nodes may have filled the room that was promised to them: hundreds of MiB of a large group,
+// which the kernel frees in some ten milliseconds.
+Disposal::Some free_lane_by_lane(std::vector<std::unique_ptr<LaneGroup>> lanes) {
+  return [held = std::make_shared<decltype(lanes)>(std::move(lanes))] {
+    if (held->empty()) return false;
+    if (held->back()->room().unmap_some()) return true;
+    held->pop_back();
+    return !held->empty();
+  };
+}
+
+}  // namespace
 
 // ---- Which there are ----------------------------------------------------------------------------
 
@@ -264,8 +278,9 @@ void Groups::remove_if_unused(MemberGroup& group) {
   outlets_.lanes.send_to_group(group, command::RemoveGroup{});
 }
 
-void Groups::forget(const MemberGroup& group) {
+void Groups::forget(MemberGroup& group) {
   for (const auto& lane : group.lanes) of_lane_.erase(lane.get());
+  freeing_.take(group.account, free_lane_by_lane(std::move(group.lanes)), group.memory_bytes);
   groups_.erase(group.number);
 }
 

@@ -12,6 +12,7 @@
 #include "daemon/conductor/flight_recorder.h"
 #include "daemon/conductor/outlets.h"
 #include "daemon/membership/member_group.h"
+#include "daemon/service/disposal.h"
 #include "daemon/tuning/tuning_policy.h"
 
 namespace tern::daemon {
@@ -29,7 +30,10 @@ class Groups {
   };
 
   // REQUIRES: what is given outlives this.
-  Groups(const Outlets& outlets, FlightRecorder& flights) : outlets_(outlets), flights_(flights) {}
+  // `freeing`: of what lanes kept of groups, and of nothing else. What a user leaves besides may be
+  // stuck, as a file that does not close.
+  Groups(const Outlets& outlets, FlightRecorder& flights, Disposal& freeing)
+      : outlets_(outlets), flights_(flights), freeing_(freeing) {}
 
   // ---- Which there are; null: there is none
   MemberGroup* by_number(std::uint64_t number) const;
@@ -79,7 +83,12 @@ class Groups {
   // A lane has let go of it. True: it was the last one.
   bool on_lane_removed(MemberGroup& group);
   // All lanes have let go of it.
-  void forget(const MemberGroup& group);
+  void forget(MemberGroup& group);
+  // What lanes kept of groups that are forgotten, of an account and of all.
+  std::uint64_t bytes_being_freed(std::uint32_t account) const {
+    return freeing_.bytes_of(account);
+  }
+  std::uint64_t bytes_being_freed() const { return freeing_.bytes(); }
 
  private:
   struct LostLink {
@@ -93,6 +102,7 @@ class Groups {
 
   Outlets outlets_;
   FlightRecorder& flights_;
+  Disposal& freeing_;
   Map groups_;
   std::map<const LaneGroup*, MemberGroup*> of_lane_;
   std::deque<LostLink> lost_;  // whose groups have not all ended

@@ -1,6 +1,8 @@
 #include "daemon/conductor/groups.h"
 
 #include <algorithm>
+#include <latch>
+#include <thread>
 
 #include "part_rig.h"
 #include "tests/daemon/service/log_lines.h"
@@ -42,6 +44,35 @@ TEST_F(GroupsTest, AreFoundByNumberEpochAndLane) {
   EXPECT_FALSE(groups_.has_member(3));
   groups_.forget(*group_);
   EXPECT_TRUE(groups_.all().empty());
+}
+
+// What other nodes have filled takes the kernel long to free.
+TEST_F(GroupsTest, ThatAreForgottenAreFreedElsewhereAndAreTheirAccountsUntilThen) {
+  Disposal freeing;
+  Groups groups(outlets_, flights_, freeing);
+  std::latch begun(1), may_end(1);
+  freeing.take(kAlice, [&] {
+    begun.count_down();
+    may_end.wait();
+    return false;
+  });
+  begun.wait();
+  auto group = std::make_unique<MemberGroup>();
+  group->account = kAlice;
+  group->memory_bytes = 1000;
+  for (int lane = 0; lane < 2; ++lane) {
+    const GroupSetup& setup = group_->lanes[0]->setup();
+    group->lanes.push_back(std::make_unique<LaneGroup>(setup, *EagerRoom::make(setup.shape)));
+  }
+  MemberGroup& added = *group;
+  groups.add(std::move(group));
+  groups.forget(added);
+  EXPECT_TRUE(groups.all().empty());
+  EXPECT_EQ(groups.bytes_being_freed(kAlice), 1000u);
+  EXPECT_EQ(groups.bytes_being_freed(kBob), 0u);
+  EXPECT_EQ(groups.bytes_being_freed(), 1000u);
+  may_end.count_down();
+  while (groups.bytes_being_freed() > 0) std::this_thread::yield();
 }
 
 TEST_F(GroupsTest, AreReadyWhenAllLanesAre) {

@@ -161,7 +161,8 @@ class PartRig : public ::testing::Test, private ControlLinks::Sink {
   RecordingPort port_;
   CounterPlace counters_;
   Disposal disposal_{Disposal::By::caller}, sealing_{Disposal::By::caller},
-      reading_{Disposal::By::caller}, writing_{Disposal::By::caller};
+      reading_{Disposal::By::caller}, freeing_{Disposal::By::caller},
+      writing_{Disposal::By::caller};
   ClientAnswers answers_{port_};
   LaneCommands commands_{pointers(), [this](std::uint32_t lane) { woken_.push_back(lane); }};
   ControlLinks links_{{transport_, clock_, {}, self_}, *this};
@@ -173,7 +174,7 @@ class PartRig : public ::testing::Test, private ControlLinks::Sink {
   Clients clients_{settings_, outlets_};
   Joins joins_{settings_, outlets_, clients_, refusals_};
   FlightRecorder flights_{settings_.flight_directory, {clock_, log_, writing_}};
-  Groups groups_{outlets_, flights_};
+  Groups groups_{outlets_, flights_, freeing_};
   KeptStates kept_{settings_, clock_, disposal_};
   Quotas quotas_{settings_, {clients_, joins_, groups_, kept_, disposal_, sealing_}};
 
