@@ -150,7 +150,7 @@ bool Epochs::admit(JoinSet& set, const MemberList& list, std::uint64_t memory_by
 }
 
 std::uint64_t Epochs::memory_of(const GroupSetup& setup) {
-  return setup.shape.lanes * group_bytes(setup.shape);
+  return setup.shape.lanes * (group_bytes(setup.shape) + EagerRoom::bytes_for(setup.shape));
 }
 
 // ---- An epoch begins ----------------------------------------------------------------------------

@@ -21,10 +21,11 @@ constexpr std::size_t kWaitingRanksPerUser = 1024;
 // A user may have so many times the memory that is left to others: alone on a node three quarters,
 // the next user three quarters of the rest.
 constexpr std::uint64_t kPartsOfMemory = 3;
-// What lanes keep of all groups of a user: one part of the daemon's memory, or so much where it has
-// little.
-constexpr std::uint64_t kPartsForGroups = 8;
-constexpr std::uint64_t kLeastForGroups = std::uint64_t{64} << 20;
+// What lanes keep of all groups, with the room that is promised to other nodes: one part of the
+// daemon's memory, or so much where it has little. Who comes first may have half of that, which is
+// more than a group of 64 nodes takes on one lane.
+constexpr std::uint64_t kPartsForGroups = 2;
+constexpr std::uint64_t kLeastForGroups = std::uint64_t{512} << 20;
 
 // The kernel cuts the mapping of an arena or a region where its parts are guarded differently.
 constexpr std::uint64_t kMappingsOfEach = 3;
@@ -59,6 +60,14 @@ std::string crowding(const Taken& taken, const char* what, const char* name) {
   return "this user has " + std::to_string(taken.of_user) + " " + what + ", and the " +
          std::to_string(taken.max_of_all - taken.of_all) + " that are left of " +
          limit(name, taken.max_of_all) + " are for users who have fewer";
+}
+
+// Of memory, where so much is taken.
+std::string shortage(std::uint64_t bytes, std::uint64_t taken, std::uint64_t most) {
+  if (bytes <= most - std::min(most, taken)) return "";
+  return std::to_string(bytes) + " bytes more beside " + std::to_string(taken) + " exceed " +
+         limit("max_memory_bytes", most) +
+         " of all users and the daemon: free some memory, or ask for less";
 }
 
 // All smaller numbers are taken, for the kernel gives the lowest that is free: so this is how many
@@ -265,25 +274,32 @@ std::string Quotas::link_problem(const JoinSet& set, const MemberList& list) con
   return "";
 }
 
-// The first rank of this node pays, as for the codec state. It has a part of its own, whatever its
-// arenas take: who has filled these could join no group.
+// The first rank of this node pays, as for the codec state. Arenas do not count here, because their
+// pages are the clients' own: who has filled his keeps nobody from joining.
 std::string Quotas::group_problem(const JoinSet& set, std::uint64_t bytes) const {
   const std::uint64_t most = settings_.limits.max_memory_bytes;
   if (most == 0) return "";
+  const std::uint32_t user = set.ranks.begin()->second.user;
   const std::string joining = to_hex(set.id.uid);
-  std::uint64_t taken = 0;
+  std::uint64_t of_user = counted_.groups.bytes_being_freed(settings_.sub_users.owner_of(user));
+  std::uint64_t of_all = counted_.groups.bytes_being_freed();
+  std::uint64_t others = settings_.own_bytes + counted_.kept.bytes();
   bool replaced = false;  // see share_of()
   for (const auto& [number, group] : counted_.groups.all()) {
-    if (!is_of(set.ranks.begin()->second.user, group->account)) continue;
+    others += group->tensors.state_bytes();
     if (group->has_ended() && group->uid == joining && !std::exchange(replaced, true)) continue;
-    taken += group->memory_bytes;
+    of_all += group->memory_bytes;
+    if (is_of(user, group->account)) of_user += group->memory_bytes;
   }
-  const std::uint64_t bound = std::max(kLeastForGroups, most / kPartsForGroups);
-  if (taken + bytes <= bound) return "";
-  return "of this user's groups the daemon keeps " + std::to_string(taken) + " bytes, and " +
-         std::to_string(bytes) + " more exceed " + std::to_string(bound) + " (an eighth of " +
-         limit("max_memory_bytes", most) + ", or 64 MiB if that is more): leave groups, or set " +
-         "fewer lanes or a smaller max_ops_in_flight";
+  const std::uint64_t for_groups = std::max(kLeastForGroups, most / kPartsForGroups);
+  const std::uint64_t left = for_groups - std::min(for_groups, of_all + bytes);
+  if (of_user + bytes > left) {
+    return "this user's groups keep " + std::to_string(of_user) + " bytes, and " +
+           std::to_string(bytes) + " more leave less than as much to others of the " +
+           std::to_string(for_groups) + " that are for groups: leave some, or lower lanes, " +
+           "max_ops_in_flight or eager_bytes";
+  }
+  return shortage(bytes, others + of_all, most);
 }
 
 // ---- Tensors
@@ -343,23 +359,24 @@ std::uint64_t Quotas::memory_of(std::uint32_t user) const {
   return bytes;
 }
 
-// Arenas count whole: their owners may fill them at any time.
-std::string Quotas::memory_problem(std::uint32_t user, std::uint64_t bytes) const {
-  const std::uint64_t most = settings_.limits.max_memory_bytes;
-  if (most == 0) return "";
-  std::uint64_t taken = settings_.own_bytes + counted_.disposal.bytes() + counted_.kept.bytes();
+// Arenas and what is kept of groups count whole: clients and other nodes may fill them at any time.
+std::uint64_t Quotas::memory_of_all() const {
+  std::uint64_t taken = settings_.own_bytes + counted_.disposal.bytes() + counted_.kept.bytes() +
+                        counted_.groups.bytes_being_freed();
   for (const auto& [id, client] : counted_.clients.all()) taken += client->memory_bytes();
   for (const auto& [number, group] : counted_.groups.all()) {
     taken += group->tensors.state_bytes() + group->memory_bytes;
   }
-  const std::uint64_t left = most - std::min(most, taken);
-  if (bytes > left) {
-    return std::to_string(bytes) + " bytes more beside " + std::to_string(taken) + " exceed " +
-           limit("max_memory_bytes", most) +
-           " of all users and the daemon: free some memory, or ask for less";
-  }
+  return taken;
+}
+
+std::string Quotas::memory_problem(std::uint32_t user, std::uint64_t bytes) const {
+  const std::uint64_t most = settings_.limits.max_memory_bytes;
+  if (most == 0) return "";
+  const std::uint64_t taken = memory_of_all();
+  if (std::string why = shortage(bytes, taken, most); !why.empty()) return why;
   // As with places, unless the operator lets one user have everything.
-  const std::uint64_t mine = memory_of(user);
+  const std::uint64_t mine = memory_of(user), left = most - taken;
   const bool leaves_enough = mine + bytes <= kPartsOfMemory * (left - bytes);
   if (bytes == 0 || leaves_enough || max_arena_bytes() >= most) return "";
   return std::to_string(bytes) + " bytes more beside the " + std::to_string(mine) +

@@ -62,6 +62,8 @@ class Quotas {
   std::uint64_t max_arena_bytes() const;
   // Arenas, codec state and what is being freed of both.
   std::uint64_t memory_of(std::uint32_t user) const;
+  // These, groups, and what the daemon takes for itself.
+  std::uint64_t memory_of_all() const;
   // Whether `bytes` more of the user are beyond what the daemon may have, or leave others too
   // little.
   std::string memory_problem(std::uint32_t user, std::uint64_t bytes) const;

@@ -2,7 +2,8 @@
 
 // Where values wait that come before this node asks for them: with announcements of small ops, and
 // with offers of small sends. How many there may be is a promise to the other nodes: a link whose
-// frame finds no place is lost. So all of it is mapped when an epoch begins.
+// frame finds no place is lost. So all of it is mapped when an epoch begins, and the group's
+// account pays for all of it, touched or not (docs/adr/0065-promised-room-is-paid-for.md).
 
 #include <cstdint>
 #include <span>

@@ -1,7 +1,7 @@
 #pragma once
 
-// What a lane keeps of a group before its first operation, so that its user's account pays. What
-// is mapped until it is used, as room for small operations of other nodes, is no part of it.
+// What a lane keeps of a group before its first operation, for which its user's account pays, as
+// for the EagerRoom.
 
 #include <cstdint>
 

@@ -2,6 +2,7 @@
 
 #include <gmock/gmock.h>
 
+#include "daemon/lane/eager_room.h"
 #include "daemon/lane/group_bytes.h"
 #include "daemon/membership/group_proofs.h"
 #include "part_rig.h"
@@ -192,8 +193,8 @@ TEST_F(EpochsTest, TooManyLinksAreAQuotaOfThisNode) {
 
 // A list of members may name many nodes that nobody has seen.
 TEST_F(EpochsTest, WhatIsKeptOfAGroupIsItsUsersMemory) {
-  settings_.limits.max_memory_bytes = 1;
-  add_group({1}).memory_bytes = 64 << 20;  // all that a user's groups may take there
+  settings_.limits.max_memory_bytes = 1 << 30;
+  add_group({1}).memory_bytes = 256 << 20;  // all that a user's groups may take there
   EXPECT_TRUE(epochs_.on_message(kSelf, members(body())));
   EXPECT_EQ(refusal(), Errc::quota_exceeded);
   EXPECT_EQ(groups_.all().size(), 1u);
@@ -202,7 +203,11 @@ TEST_F(EpochsTest, WhatIsKeptOfAGroupIsItsUsersMemory) {
 TEST_F(EpochsTest, AGroupKnowsWhatIsKeptOfIt) {
   epochs_.on_message(kSelf, members(body()));
   const MemberGroup& group = *groups_.all().begin()->second;
-  EXPECT_EQ(group.memory_bytes, group.lanes.size() * group_bytes(group.lanes[0]->setup().shape));
+  const collective::GroupShape& shape = group.lanes[0]->setup().shape;
+  // Two nodes: 16 places here and 32 there of a KiB, and 32 for sends.
+  EXPECT_GE(EagerRoom::bytes_for(shape), 80u << 10);
+  EXPECT_EQ(group.memory_bytes,
+            group.lanes.size() * (group_bytes(shape) + EagerRoom::bytes_for(shape)));
 }
 
 // As where others have taken all that the kernel maps for a process.

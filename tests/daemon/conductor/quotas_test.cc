@@ -243,35 +243,82 @@ TEST_F(QuotasTest, ArenasAndStatesOfAllStayWithinTheDaemonsMemory) {
   EXPECT_EQ(quotas_.hello_problem(*clients_.find(3), 200'001), "") << "no bound";
 }
 
-TEST_F(QuotasTest, WhatIsKeptOfAUsersGroupsIsAnEighthAtMost) {
+class QuotasOfGroups : public QuotasTest {
+ protected:
+  void SetUp() override {
+    set.id = *mint_group_id("here", 7000);
+    set.ranks[0].user = kAlice;
+    settings_.limits.max_memory_bytes = 1'600'000'000;
+    greet(connect(1, kAlice));
+  }
   JoinSet set;
-  set.id = *mint_group_id("here", 7000);
-  set.ranks[0].user = kAlice;
-  EXPECT_EQ(quotas_.group_problem(set, 1'000'000'000), "") << "no bound";
-  settings_.limits.max_memory_bytes = 1'600'000'000;
-  EXPECT_EQ(quotas_.group_problem(set, 200'000'000), "");
-  EXPECT_TRUE(has(quotas_.group_problem(set, 200'000'001), "an eighth of max_memory_bytes"));
-  greet(connect(1, kAlice));
+};
+
+TEST_F(QuotasOfGroups, OfTheHalfThatIsForThemAUserLeavesAsMuchAsHeHas) {
+  EXPECT_EQ(quotas_.group_problem(set, 400'000'000), "");
+  EXPECT_EQ(quotas_.group_problem(set, 400'000'001),
+            "this user's groups keep 0 bytes, and 400000001 more leave less than as much to others "
+            "of the 800000000 that are for groups: leave some, or lower lanes, max_ops_in_flight "
+            "or eager_bytes");
   MemberGroup& group = add_group({1});
-  group.memory_bytes = 150'000'000;
+  group.memory_bytes = 350'000'000;
   EXPECT_EQ(quotas_.group_problem(set, 50'000'000), "");
   EXPECT_NE(quotas_.group_problem(set, 50'000'001), "");
   set.ranks[0].user = kBob;
-  EXPECT_EQ(quotas_.group_problem(set, 200'000'000), "");
+  EXPECT_EQ(quotas_.group_problem(set, 225'000'000), "");
+  EXPECT_NE(quotas_.group_problem(set, 225'000'001), "");
+  settings_.limits.max_memory_bytes = 0;
+  EXPECT_EQ(quotas_.group_problem(set, 1'000'000'000), "") << "no bound";
 }
 
-TEST_F(QuotasTest, WhatIsKeptOfAnEndedEpochMakesRoomForItsSuccessor) {
-  settings_.limits.max_memory_bytes = 1'600'000'000;
-  greet(connect(1, kAlice));
+TEST_F(QuotasOfGroups, WhereTheDaemonHasLittleMemoryTheyHaveHalfAGiB) {
+  settings_.limits.max_memory_bytes = 600 << 20;
+  EXPECT_EQ(quotas_.group_problem(set, 256 << 20), "");
+  EXPECT_NE(quotas_.group_problem(set, (256 << 20) + 1), "");
+}
+
+TEST_F(QuotasOfGroups, WhatIsKeptOfAnEndedEpochMakesRoomForItsSuccessor) {
   MemberGroup& group = add_group({1});
-  group.memory_bytes = 150'000'000;
+  group.memory_bytes = 350'000'000;
   group.phase = MemberGroup::Phase::ended;
-  JoinSet set;
-  set.id = *mint_group_id("here", 7000);
-  set.ranks[0].user = kAlice;
-  EXPECT_NE(quotas_.group_problem(set, 150'000'000), "");
+  EXPECT_NE(quotas_.group_problem(set, 350'000'000), "");
   group.uid = to_hex(set.id.uid);
-  EXPECT_EQ(quotas_.group_problem(set, 150'000'000), "");
+  EXPECT_EQ(quotas_.group_problem(set, 350'000'000), "");
+}
+
+// All that other nodes have been promised may be filled at once. Arenas are the clients' own.
+TEST_F(QuotasOfGroups, WithAllThatIsTheDaemonsTheyStayWithinItsMemory) {
+  settings_.own_bytes = 1'400'000'000;
+  greet(connect(2, kBob), 100'000'000);
+  EXPECT_EQ(quotas_.group_problem(set, 200'000'000), "");
+  EXPECT_EQ(quotas_.group_problem(set, 200'000'001),
+            "200000001 bytes more beside 1400000000 exceed max_memory_bytes = 1600000000 of all "
+            "users and the daemon: free some memory, or ask for less");
+}
+
+TEST_F(QuotasOfGroups, OnesThatAreBeingFreedStillCount) {
+  std::latch begun(1), may_end(1);
+  {
+    Disposal freeing;
+    const Groups groups(outlets_, flights_, freeing);
+    const Quotas quotas(settings_, {clients_, joins_, groups, kept_, disposal_, sealing_});
+    freeing.take(
+        kAlice,
+        [&] {
+          begun.count_down();
+          may_end.wait();
+          return false;
+        },
+        200'000'000);
+    begun.wait();
+    EXPECT_EQ(quotas.group_problem(set, 200'000'000), "") << "a job that begins again";
+    EXPECT_NE(quotas.group_problem(set, 200'000'001), "");
+    set.ranks[0].user = kBob;
+    EXPECT_EQ(quotas.group_problem(set, 300'000'000), "");
+    EXPECT_NE(quotas.group_problem(set, 300'000'001), "");
+    EXPECT_NE(quotas.hello_problem(connect(2, kBob), 1'150'000'000), "");
+    may_end.count_down();
+  }
 }
 
 TEST_F(QuotasTest, WhatIsKeptOfGroupsIsNoRoomForArenas) {

@@ -6,6 +6,8 @@
 #include <string>
 #include <utility>
 
+#include "daemon/lane/group_bytes.h"
+
 namespace tern::daemon {
 namespace {
 
@@ -52,6 +54,13 @@ TEST(EagerRoom, ItsBytesAreThoseOfAllPlaces) {
   for (const SlabPool& pool : room.announced()) bytes += pool.region().bytes;
   for (const SlabPool& pool : room.offered()) bytes += pool.region().bytes;
   EXPECT_EQ(EagerRoom::bytes_for(shape), bytes);
+}
+
+// So much a user's groups may always have (quotas.cc).
+TEST(EagerRoom, OfALargeGroupFitsTheLeastThatAUserMayHave) {
+  collective::GroupShape shape = shape_of(64, collective::eager_limit(64 << 10, 64));
+  shape.max_ops_in_flight = 128;
+  EXPECT_LE(EagerRoom::bytes_for(shape) + group_bytes(shape), std::uint64_t{256} << 20);
 }
 
 TEST(EagerRoom, DropsThePagesOfNodesThatHaveNothingThere) {
