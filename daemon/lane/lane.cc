@@ -19,9 +19,9 @@ constexpr int kActionsPerRound = 4;
 constexpr std::uint64_t kTimerNs = 50'000'000;
 // Of a turn, for commands.
 constexpr std::uint64_t kCommandsNs = 2'000'000;
-// And for entries: as long as a group's chunks of a round may take, so that who floods a lane with
-// entries that come to nothing leaves half of it to others' chunks.
-constexpr std::uint64_t kEntriesNs = 250'000;
+// And for entries: as long as a chunk may take, so that who floods a lane with entries that come to
+// nothing leaves most of it to others' chunks.
+constexpr std::uint64_t kEntriesNs = 100'000;
 // Beside the block that takes longest.
 constexpr std::uint64_t kTurnBudgetNs = 10'000'000;
 
@@ -123,9 +123,25 @@ int Lane::run_groups(std::uint64_t now_ns) {
   sharing_.count(groups_.all(), now_ns);
   sharing_.bind_links(groups_.all(), links_, now_ns);
   resources_.codec.spent.chunks_ns = 0;
+  const CodecRoom::Spent& spent = resources_.codec.spent;
   int work = 0;
-  for (std::size_t i = 0; i < groups_.users() && resources_.codec.spent.leaves_time(); ++i) {
-    work += run_groups_of(groups_.take_turn(), sharing_, resources_.codec.spent);
+  LaneGroups::OfUser* busy = nullptr;
+  bool are_others_busy = false;
+  for (std::size_t i = 0; i < groups_.users() && spent.leaves_time(); ++i) {
+    LaneGroups::OfUser& user = groups_.take_turn();
+    const int done = run_groups_of(user, sharing_, spent);
+    if (done == 0) continue;
+    are_others_busy = busy != nullptr;
+    busy = &user;
+    work += done;
+  }
+  // Who alone has something to do need not leave a part of the round to users who are active, but
+  // wait or send what comes to nothing.
+  const bool is_alone = busy != nullptr && !are_others_busy && sharing_.load().several_users();
+  for (int turn = 1; is_alone && turn < kActionsPerRound && spent.leaves_time(); ++turn) {
+    const int done = run_groups_of(*busy, sharing_, spent);
+    if (done == 0) break;
+    work += done;
   }
   if (work > 0) idle_pages_.touch();
   return work;

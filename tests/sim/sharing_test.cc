@@ -12,14 +12,15 @@ namespace {
 
 constexpr std::uint64_t kFloodCount = 400'000;  // of the job that floods: a hundred chunks
 constexpr std::uint64_t kEagerCount = 100;      // travels with its announcement
+constexpr std::uint32_t kOtherUser = 1001;
 
 // One rank of a job on each of two daemons.
 struct Job {
   Client* ranks[2];
   std::string id;
 
-  Job(World& world, const std::string& name)
-      : ranks{&world.connect(0, name, 32 << 20), &world.connect(1, name, 32 << 20)} {}
+  Job(World& world, const std::string& name, std::uint32_t user)
+      : ranks{&world.connect(0, name, 32 << 20, user), &world.connect(1, name, 32 << 20, user)} {}
 };
 
 class Sharing : public testing::Test {
@@ -35,8 +36,8 @@ class Sharing : public testing::Test {
     };
   }
 
-  Job start(const std::string& name) {
-    Job job(world, name);
+  Job start(const std::string& name, std::uint32_t user = 0) {
+    Job job(world, name, user);
     EXPECT_TRUE(world.run_until([&] { return job.ranks[0]->ready() && job.ranks[1]->ready(); }));
     const std::uint64_t mint = job.ranks[0]->mint();
     EXPECT_TRUE(world.run_until([&] { return job.ranks[0]->answered(mint); }));
@@ -178,6 +179,25 @@ TEST_F(Sharing, AJobThatIsAloneMayUseAll) {
   ASSERT_TRUE(world.run_until([&] { return ended(flood, large); }));
   expect_sums(flood, large, kFloodCount);
   EXPECT_EQ(most, DaemonShape{}.receive_slabs);
+}
+
+// What another user's rank never submits is no work: the rounds of a lane are for who has some.
+TEST_F(Sharing, WhoWaitsTakesNoPartOfARound) {
+  Job busy = start("busy");
+  const auto rounds_of_one = [&] {
+    const std::uint64_t begin = world.rounds;
+    const auto large = submit(busy, kFloodCount);
+    EXPECT_TRUE(world.run_until([&] { return ended(busy, large); }));
+    expect_sums(busy, large, kFloodCount);
+    return world.rounds - begin;
+  };
+  rounds_of_one();  // which opens what later ones use
+  const std::uint64_t alone = rounds_of_one();
+  Job waiting = start("waiting", kOtherUser);
+  OpRequest request = all_reduce(DType::f32, kEagerCount);
+  request.input = request.output = waiting.ranks[0]->allocate(kEagerCount * sizeof(float));
+  waiting.ranks[0]->submit(request);
+  EXPECT_LE(rounds_of_one(), alone + alone / 2) << "alone " << alone;
 }
 
 }  // namespace

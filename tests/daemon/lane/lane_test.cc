@@ -60,9 +60,9 @@ class LaneTurns : public ::testing::Test {
 TEST_F(LaneTurns, GiveEntriesATimeAndThoseLeftComeFirst) {
   for (TestClient* client : {&alice_, &bob_, &carol_}) add(*client);
   for (TestClient* client : {&alice_, &bob_, &carol_}) fill(*client, 30);
-  clock_.look_ns = 12'500;
+  clock_.look_ns = 5'000;
   for (int round = 0; round < 3; ++round) {
-    // Ten of a client take a quarter of a millisecond: what it has left, and the others', is for
+    // Ten of a client take a tenth of a millisecond: what it has left, and the others', is for
     // later turns.
     for (TestClient* client : {&alice_, &bob_, &carol_}) {
       do_work();
@@ -75,7 +75,7 @@ TEST_F(LaneTurns, GiveEntriesATimeAndThoseLeftComeFirst) {
 TEST_F(LaneTurns, TakeSomeEntriesOfEachClient) {
   for (TestClient* client : {&alice_, &bob_, &carol_}) add(*client);
   for (TestClient* client : {&alice_, &bob_, &carol_}) fill(*client, 40);
-  clock_.look_ns = 1'000;
+  clock_.look_ns = 500;
   do_work();
   for (TestClient* client : {&alice_, &bob_, &carol_}) EXPECT_EQ(refused(*client), 32u);
   do_work();
