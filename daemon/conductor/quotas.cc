@@ -324,6 +324,22 @@ std::string Quotas::tensor_problem(std::uint32_t user) const {
   return "";
 }
 
+// Some 250 bytes each, which no other limit counts. Those of a group that is removed go soon: a job
+// that begins again may declare the same names meanwhile.
+std::string Quotas::name_problem(std::uint32_t user) const {
+  const std::uint64_t most = settings_.limits.max_tensors_per_user;
+  std::uint64_t taken = 0;
+  for (const auto& [number, group] : counted_.groups.all()) {
+    if (group->phase == MemberGroup::Phase::removing || !is_of(user, group->users)) continue;
+    taken += group->names.size();
+  }
+  if (taken < most) return "";
+  return "this user's groups remember " + std::to_string(taken) +
+         " names of tensors, released ones too, and may remember " +
+         limit("max_tensors_per_user", most) +
+         ": declare names again that were released, or leave the group and join again";
+}
+
 std::uint64_t Quotas::state_bytes_of(std::uint32_t user) const {
   std::uint64_t bytes = counted_.kept.bytes_of_user(user);
   for (const auto& [number, group] : counted_.groups.all()) {

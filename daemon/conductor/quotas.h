@@ -40,6 +40,8 @@ class Quotas {
   std::string region_problem(const Client& client, std::uint64_t bytes) const;
   std::string join_problem(std::uint32_t user, const std::string& uid) const;
   std::string tensor_problem(std::uint32_t user) const;
+  // Of a name that the group does not remember yet.
+  std::string name_problem(std::uint32_t user) const;
   // `freed` bytes of the user's codec state are given back for `bytes` more.
   std::string state_problem(std::uint32_t user, std::uint64_t freed, std::uint64_t bytes) const;
   // The epoch of these members begins.

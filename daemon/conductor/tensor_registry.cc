@@ -69,19 +69,9 @@ Status TensorRegistry::prepare(Declaration& declaration) const {
 // Whether this rank may declare the name now.
 Status TensorRegistry::check_rank(const Declaration& declaration) const {
   const MemberGroup& group = declaration.group;
-  const MemberRank& rank = declaration.rank;
   if (group.has_ended()) return fail(group.end_code, group.end_text);
-  const auto before = rank.declarations.find(declaration.name);
-  if (before != rank.declarations.end() && before->second.holds) {
-    return fail(Errc::already_exists, "the tensor " + declaration.name + " is declared already");
-  }
-  const std::uint32_t most = settings_.limits.max_tensors_per_user;
-  if (before == rank.declarations.end() && rank.declarations.size() >= most) {
-    return fail(Errc::quota_exceeded,
-                "this rank has declared max_tensors_per_user = " + std::to_string(most) +
-                    " names; use names again, or leave and join");
-  }
-  return {};
+  if (!group.names.of(group.index_of(declaration.rank), declaration.name).holds) return {};
+  return fail(Errc::already_exists, "the tensor " + declaration.name + " is declared already");
 }
 
 // The text of the recipe that holds: the declaration's, the policy's or the default.
@@ -107,10 +97,10 @@ Result<std::string> TensorRegistry::recipe_of(Declaration& declaration) const {
 // Makes what the declaration says, without codec state.
 Status TensorRegistry::describe(Declaration& declaration) const {
   const shm::TensorDeclarePacket& packet = declaration.packet;
-  const auto before = declaration.rank.declarations.find(declaration.name);
+  const MemberGroup& group = declaration.group;
   const std::uint32_t generation =
-      before == declaration.rank.declarations.end() ? 0 : before->second.times;
-  auto state = std::make_shared<TensorState>(declaration.group.lane_count);
+      group.names.of(group.index_of(declaration.rank), declaration.name).times;
+  auto state = std::make_shared<TensorState>(group.lane_count);
   state->id = tensor_id(declaration.name, generation);
   state->name = declaration.name;
   state->dtype = static_cast<DType>(packet.dtype);
@@ -123,7 +113,7 @@ Status TensorRegistry::describe(Declaration& declaration) const {
   const auto text = recipe_of(declaration);
   if (!text) return tl::unexpected(text.error());
   const auto resolved =
-      resolve_declared(*text, terms_of(declaration.group, *state, partners_.tuning != nullptr));
+      resolve_declared(*text, terms_of(group, *state, partners_.tuning != nullptr));
   if (!resolved) return tl::unexpected(resolved.error());
   state->declared = *resolved;
   state->declared.asked = packet.recipe[0] != '\0' && !resolved->recipe.automatic;
@@ -205,9 +195,7 @@ Status TensorRegistry::take(Declaration& declaration) {
   Status settled = found != nullptr ? match(declaration, *found) : add(declaration);
   if (!settled) return settled;
   DeclaredTensor& tensor = group.tensors.at(id);
-  MemberRank::Declared& said = declaration.rank.declarations[declaration.name];
-  ++said.times;
-  said.holds = true;
+  group.names.declare(group.index_of(declaration.rank), declaration.name);
   if (found != nullptr && tensor.holders == 0) {
     // Its ranks so far have released it, and lanes may have let go of it.
     tensor.dropped = 0;
@@ -252,6 +240,10 @@ Status TensorRegistry::add(Declaration& declaration) {
   MemberGroup& group = declaration.group;
   if (std::string problem = partners_.quotas.tensor_problem(user); !problem.empty()) {
     return fail(Errc::quota_exceeded, std::move(problem));
+  }
+  if (!group.names.has(declaration.name)) {
+    std::string problem = partners_.quotas.name_problem(user);
+    if (!problem.empty()) return fail(Errc::quota_exceeded, std::move(problem));
   }
   DeclaredTensor tensor;
   tensor.state = declaration.state;
@@ -317,7 +309,7 @@ void TensorRegistry::release(const Client& client, const shm::TensorReleasePacke
                                  "the tensor is not declared");
   }
   found->holders &= ~bit;
-  rank->declarations[found->state->name].holds = false;
+  group->names.release(group->index_of(*rank), found->state->name);
   if (found->holders == 0) drop(*group, packet.tensor);
   outlets_.answers.done(client.id, packet.header.request, Errc::ok, "");
 }
@@ -355,14 +347,14 @@ void TensorRegistry::forget_last_of(const std::string& key, const std::string& n
   }
 }
 
-// A group may have very many tensors.
+// A group may have very many tensors, and names that it remembers.
 int TensorRegistry::forget_groups(const TimeSlice& slice) {
   int groups = 0;
   while (!removed_.empty()) {
     ++groups;
     MemberGroup& group = *partners_.groups.by_number(removed_.front());
     forget_some(group, slice);
-    if (!group.tensors.empty()) break;
+    if (!group.tensors.empty() || !group.names.empty()) break;
     removed_.pop_front();
     if (partners_.tuning != nullptr) partners_.tuning->group_ended(group);
     partners_.groups.forget(group);
@@ -373,8 +365,12 @@ int TensorRegistry::forget_groups(const TimeSlice& slice) {
 
 void TensorRegistry::forget_some(MemberGroup& group, const TimeSlice& slice) {
   States states;
-  while (!group.tensors.empty()) {
-    states.push_back(forget(group, group.tensors.any()));
+  while (!group.tensors.empty() || !group.names.empty()) {
+    if (!group.tensors.empty()) {
+      states.push_back(forget(group, group.tensors.any()));
+    } else {
+      group.names.forget_one();
+    }
     if (slice.is_over()) break;
   }
   dispose_of(group, std::move(states));

@@ -54,8 +54,8 @@ class TensorRegistry {
   void release_all(MemberGroup& group, const MemberRank& rank);
   // All lanes have let go of the group: it is forgotten with its tensors, by forget_groups().
   void on_group_removed(const MemberGroup& group) { removed_.push_back(group.number); }
-  // Forgets one tensor of a group that is removed, and others until the slice is over. Returns how
-  // many groups it was at.
+  // Forgets one tensor or name of a group that is removed, and others until the slice is over.
+  // Returns how many groups it was at.
   int forget_groups(const TimeSlice& slice);
   bool has_groups_to_forget() const { return !removed_.empty(); }
 

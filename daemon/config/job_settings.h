@@ -170,7 +170,8 @@ inline constexpr Setting kJobSettings[] = {
      .field = &Config::max_tensors_per_user,
      .range = {1, 1'048'576},
      .reloadable = true,
-     .help = "Declared tensors in all groups of one user together."},
+     .help = "Declared tensors in all groups of one user together; and as many names of tensors, "
+             "declared or released, which groups remember until their ranks have left."},
     {.section = "limits",
      .name = "max_ops_in_flight_per_user",
      .kind = SettingKind::count,

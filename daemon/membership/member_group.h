@@ -7,7 +7,6 @@
 #include <array>
 #include <cstdint>
 #include <limits>
-#include <map>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -15,6 +14,7 @@
 
 #include "collective/group_shape.h"
 #include "daemon/membership/control_frames.h"
+#include "daemon/membership/declared_names.h"
 #include "daemon/membership/declared_tensors.h"
 #include "daemon/membership/group_id.h"
 #include "daemon/membership/group_split.h"
@@ -52,14 +52,6 @@ struct MemberRank {
 
   // ---- Splits ----
   std::int64_t splits = 0;  // how often the epoch was split
-
-  // ---- TensorRegistry ----
-  // What the rank has said of one name.
-  struct Declared {
-    std::uint32_t times = 0;  // the next one's generation
-    bool holds = false;       // the last one is not released
-  };
-  std::map<std::string, Declared> declarations;  // by name
 };
 
 struct MemberGroup {
@@ -108,6 +100,7 @@ struct MemberGroup {
 
   // ---- TensorRegistry ----
   DeclaredTensors tensors;
+  DeclaredNames names;
 
   MemberGroup();
   ~MemberGroup();
@@ -121,9 +114,12 @@ struct MemberGroup {
                                   addresses.size());
   }
 
-  // Of one of this group's ranks, in `holders`.
+  // Of one of this group's ranks: its index on this node, and its bit in `holders`.
+  std::size_t index_of(const MemberRank& rank) const noexcept {
+    return static_cast<std::size_t>(&rank - ranks.data());
+  }
   std::uint64_t bit_of(const MemberRank& rank) const noexcept {
-    return std::uint64_t{1} << (&rank - ranks.data());
+    return std::uint64_t{1} << index_of(rank);
   }
 
   // Null: the client is not, or no longer, a rank of the group.

@@ -220,6 +220,21 @@ TEST_F(QuotasTest, TensorsOfAGroupCountForItsUsersAlone) {
   EXPECT_TRUE(has(quotas_.tensor_problem(kBob), "max_tensors = 1"));
 }
 
+TEST_F(QuotasTest, NamesOfGroupsCountForTheirUsersUntilTheGroupsAreRemoved) {
+  greet(connect(1, kAlice));
+  MemberGroup& group = add_group({1});
+  MemberGroup& other = add_group({1});
+  group.names.declare(0, "w");
+  other.names.declare(0, "w");
+  settings_.limits.max_tensors_per_user = 2;
+  EXPECT_TRUE(has(quotas_.name_problem(kAlice), "max_tensors_per_user = 2"));
+  EXPECT_EQ(quotas_.name_problem(kBob), "");
+  other.phase = MemberGroup::Phase::ended;
+  EXPECT_TRUE(has(quotas_.name_problem(kAlice), "remember 2 names"));
+  other.phase = MemberGroup::Phase::removing;
+  EXPECT_EQ(quotas_.name_problem(kAlice), "");
+}
+
 TEST_F(QuotasTest, WhatIsFreedMakesRoomForCodecState) {
   settings_.limits.max_state_bytes = 1000;
   EXPECT_TRUE(has(quotas_.state_problem(kAlice, 0, 1001), "max_state_bytes = 1000"));

@@ -51,6 +51,14 @@ class TensorRegistryTest : public PartRig {
     made.tensor = tensor;
     tensors_.release(clients_.at(client), made);
   }
+  // Of the only tensor, which the first client has declared.
+  void release_only() {
+    const std::uint64_t id = only().state->id;
+    release(1, id);
+    const std::uint32_t last = only().releases;
+    for (std::uint32_t lane = 0; lane < kLanes; ++lane) tensors_.on_dropped(*group_, id, last);
+    EXPECT_TRUE(group_->tensors.empty());
+  }
   std::size_t drops_of(std::uint32_t lane) {
     std::size_t count = 0;
     for (const Command& command : commands_of(lane)) {
@@ -195,17 +203,39 @@ TEST_F(TensorRegistryTest, ARankMustAgreeWithWhoHasJustReleased) {
   EXPECT_EQ(text_.find("w: a rank that has released it said 1000 f32"), 0u) << text_;
 }
 
-TEST_F(TensorRegistryTest, LimitsAreOfNamesTensorsAndState) {
+TEST_F(TensorRegistryTest, LimitsAreOfTensorsAndState) {
   settings_.limits.max_tensors_per_user = 1;
   ASSERT_EQ(declare(1, "w"), Errc::ok);
   EXPECT_EQ(declare(1, "v"), Errc::quota_exceeded);
-  EXPECT_NE(text_.find("names"), std::string::npos);
+  EXPECT_NE(text_.find("max_tensors_per_user = 1 tensors"), std::string::npos);
   EXPECT_EQ(declare(2, "v"), Errc::quota_exceeded);
   settings_.limits.max_tensors_per_user = 10;
   settings_.limits.max_state_bytes = 1;
   EXPECT_EQ(declare(2, "v"), Errc::quota_exceeded);
   EXPECT_NE(text_.find("max_state_bytes = 1"), std::string::npos);
   EXPECT_EQ(counters_->quota_refusals, 3u);
+}
+
+// The generation of each name is remembered, which takes memory that no other limit counts.
+TEST_F(TensorRegistryTest, NamesThatWereReleasedCountForTheUserInAllGroups) {
+  const auto declare_and_release = [this](const char* name) {
+    const Errc declared = declare(1, name);
+    if (declared == Errc::ok) release_only();
+    return declared;
+  };
+  settings_.limits.max_tensors_per_user = 3;
+  EXPECT_EQ(declare_and_release("a"), Errc::ok);
+  EXPECT_EQ(declare_and_release("b"), Errc::ok);
+  group_ = &add_group({1, 2});
+  EXPECT_EQ(declare_and_release("c"), Errc::ok);
+  EXPECT_EQ(declare_and_release("d"), Errc::quota_exceeded);
+  EXPECT_EQ(text_,
+            "this user's groups remember 3 names of tensors, released ones too, and may remember "
+            "max_tensors_per_user = 3: declare names again that were released, or leave the group "
+            "and join again");
+  EXPECT_EQ(counters_->quota_refusals, 1u);
+  EXPECT_EQ(declare_and_release("c"), Errc::ok) << "the group remembers it already";
+  EXPECT_EQ(declare(2, "c"), Errc::ok) << "another rank's is the same name";
 }
 
 TEST_F(TensorRegistryTest, StateThatWasNotKeptIsAReset) {
@@ -408,6 +438,20 @@ TEST_F(TensorRegistryTest, OfAGroupThatEndsAsManyTensorsAreForgottenAsThereIsTim
   EXPECT_TRUE(groups_.all().empty());
   EXPECT_FALSE(tensors_.has_groups_to_forget());
   EXPECT_EQ(tensors_.forget_groups(TimeSlice(clock_, 1)), 0);
+}
+
+TEST_F(TensorRegistryTest, OfAGroupThatEndsAsManyNamesAreForgottenAsThereIsTimeFor) {
+  for (const char* name : {"a", "b", "c"}) {
+    ASSERT_EQ(declare(1, name), Errc::ok);
+    release_only();
+  }
+  ASSERT_EQ(group_->names.size(), 3u);
+  tensors_.on_group_removed(*group_);
+  EXPECT_EQ(tensors_.forget_groups(TimeSlice(clock_, 0)), 1);
+  EXPECT_EQ(group_->names.size(), 2u);
+  EXPECT_TRUE(tensors_.has_groups_to_forget());
+  EXPECT_EQ(tensors_.forget_groups(TimeSlice(clock_, 1)), 1);
+  EXPECT_TRUE(groups_.all().empty());
 }
 
 TEST_F(TensorRegistryTest, AJobThatIsBackGoesOnWithStateOfAGroupThatIsStillToBeForgotten) {

@@ -26,6 +26,7 @@ TEST_F(MemberGroupTest, NodesAreNamedByAddressAndRanks) {
 
 TEST_F(MemberGroupTest, ARankIsItsClientsUntilItHasLeft) {
   ASSERT_EQ(group.rank_of_client(12), &group.ranks[1]);
+  EXPECT_EQ(group.index_of(group.ranks[1]), 1u);
   EXPECT_EQ(group.bit_of(group.ranks[1]), 2u);
   EXPECT_EQ(group.rank_of_client(13), nullptr);
   group.ranks[1].phase = MemberRank::Phase::leaving;
