@@ -83,7 +83,9 @@ int Conductor::do_work() {
   turns_.step("settle clients");
   work += settle_clients();
   work += drain_events();
-  work += tensors_.forget_groups(TimeSlice(clock_, kSliceNs));
+  turns_.step("forget tensors");
+  const TimeSlice for_tensors(clock_, kSliceNs);
+  work += tensors_.release_left(for_tensors) + tensors_.forget_groups(for_tensors);
   turns_.step("flight record");
   // One file in a turn: a lost peer may end many groups at once.
   const auto writes = [this](const auto& one) { return flights_.write_if_due(*one.second); };
@@ -135,6 +137,7 @@ std::uint64_t Conductor::next_deadline_ns() const {
     return now;
   }
   if (commands_.has_backlog()) return now + kBacklogNs;
+  if (tensors_.has_to_release()) return now;
   std::uint64_t deadline = std::min(now + kIdleNs, links_.next_deadline_ns());
   deadline = std::min(deadline, coordinator_.next_deadline_ns());
   if (tuning_ != nullptr) deadline = std::min(deadline, tuning_->next_deadline_ns());

@@ -65,7 +65,7 @@ class Groups {
   void leave(MemberGroup& group, MemberRank& rank, std::uint64_t request);
   // No op of the group uses the rank's memory any more on a lane. True: it was the last lane.
   bool on_lane_released(const MemberGroup& group, MemberRank& rank);
-  // Its tensors are released too: the coordinator is told.
+  // The coordinator is told.
   void tell_left(const MemberGroup& group, const MemberRank& rank);
 
   // ---- An epoch ends

@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <deque>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -50,8 +51,14 @@ class TensorRegistry {
   // ---- From lanes
   // A lane has let go of the tensor, as it was told with that release.
   void on_dropped(MemberGroup& group, std::uint64_t id, std::uint32_t release);
-  // The rank has left: what it alone has declared is released.
-  void release_all(MemberGroup& group, const MemberRank& rank);
+  // The rank has left: what it alone holds is released, by release_left().
+  void release_all(const MemberGroup& group, const MemberRank& rank) {
+    left_.push_back({group.number, group.bit_of(rank), std::nullopt});
+  }
+  // Releases one tensor of a rank that has left, and others until the slice is over or the lanes
+  // take no more commands. Returns how many it has looked at.
+  int release_left(const TimeSlice& slice);
+  bool has_to_release() const { return !left_.empty(); }
   // All lanes have let go of the group: it is forgotten with its tensors, by forget_groups().
   void on_group_removed(const MemberGroup& group) { removed_.push_back(group.number); }
   // Forgets one tensor or name of a group that is removed, and others until the slice is over.
@@ -75,6 +82,12 @@ class TensorRegistry {
     std::shared_ptr<ReplayReading> reading;  // of that log; null: none is needed
   };
 
+  // A rank that has left, and the last tensor of its group that was looked at for it.
+  struct LeftRank {
+    std::uint64_t group = 0, bit = 0;
+    std::optional<std::uint64_t> last;  // none: no tensor yet
+  };
+
   // Of a tensor with client_blocks that the client is a member of; null: there is none, and the
   // client has been told.
   const TensorState* with_blocks(const Client& client,
@@ -92,6 +105,8 @@ class TensorRegistry {
   Status match(const Declaration& declaration, const DeclaredTensor& other) const;
   Status add(Declaration& declaration);
   Status allocate(const Declaration& declaration, std::uint64_t freed) const;
+  // False: there is none left, or they go with their group.
+  bool release_next(LeftRank& rank);
   void drop(MemberGroup& group, std::uint64_t id);
   void forget_some(MemberGroup& group, const TimeSlice& slice);
   // Its state is kept, if it is; otherwise the caller has it to dispose of.
@@ -107,6 +122,7 @@ class TensorRegistry {
   const ConductorSettings& settings_;
   Outlets outlets_;
   Partners partners_;
+  std::deque<LeftRank> left_;
   std::deque<std::uint64_t> removed_;  // groups to be forgotten
 };
 

@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -48,6 +49,12 @@ class DeclaredTensors {
     const auto [begin, end] = by_name_.equal_range(name);
     for (auto one = begin; one != end; ++one) tensors.push_back(one->second);
     return tensors;
+  }
+
+  // The next one after that id, or the first. Null: there is none.
+  DeclaredTensor* after(std::optional<std::uint64_t> id) {
+    const auto next = id ? by_id_.upper_bound(*id) : by_id_.begin();
+    return next == by_id_.end() ? nullptr : &next->second;
   }
 
   // REQUIRES: there is none of this id, and the state has got its codec state.

@@ -3,76 +3,12 @@
 #include <sys/stat.h>
 
 #include <fstream>
-#include <latch>
 
-#include "part_rig.h"
-#include "tests/daemon/service/log_lines.h"
+#include "tensor_registry_rig.h"
 #include "tests/daemon/tuning/folder.h"
 
 namespace tern::daemon::conductor_test {
 namespace {
-
-class TensorRegistryTest : public PartRig {
- protected:
-  void SetUp() override {
-    greet(connect(1));
-    greet(connect(2));
-    group_ = &add_group({1, 2});
-    take_all();
-  }
-  void take_all() {
-    for (std::uint32_t lane = 0; lane < kLanes; ++lane) commands_of(lane);
-  }
-  shm::TensorDeclarePacket packet(const char* name) {
-    auto made =
-        shm::make_packet<shm::TensorDeclarePacket>(shm::PacketKind::tensor_declare, ++request_);
-    made.group = group_->number;
-    made.count = 1000;
-    made.dtype = static_cast<std::uint8_t>(DType::f32);
-    made.role = static_cast<std::uint8_t>(Role::gradient);
-    std::strcpy(made.name, name);
-    std::strcpy(made.recipe, "ef(3lc:s=1)");
-    return made;
-  }
-  // What the client was told: ok, or the error.
-  Errc declare(std::uint64_t client, const shm::TensorDeclarePacket& packet) {
-    EXPECT_TRUE(tensors_.declare(*clients_.find(client), packet));
-    const auto answer = answer_to(packet.header.request);
-    EXPECT_TRUE(answer);
-    if (answer->kind == shm::PacketKind::tensor_declared) return Errc::ok;
-    text_ = answer->text;
-    return answer->status;
-  }
-  Errc declare(std::uint64_t client, const char* name) { return declare(client, packet(name)); }
-  void release(std::uint64_t client, std::uint64_t tensor) {
-    auto made =
-        shm::make_packet<shm::TensorReleasePacket>(shm::PacketKind::tensor_release, ++request_);
-    made.group = group_->number;
-    made.tensor = tensor;
-    tensors_.release(clients_.at(client), made);
-  }
-  // Of the only tensor, which the first client has declared.
-  void release_only() {
-    const std::uint64_t id = only().state->id;
-    release(1, id);
-    const std::uint32_t last = only().releases;
-    for (std::uint32_t lane = 0; lane < kLanes; ++lane) tensors_.on_dropped(*group_, id, last);
-    EXPECT_TRUE(group_->tensors.empty());
-  }
-  std::size_t drops_of(std::uint32_t lane) {
-    std::size_t count = 0;
-    for (const Command& command : commands_of(lane)) {
-      count += std::holds_alternative<command::DropTensor>(command) ? 1 : 0;
-    }
-    return count;
-  }
-  const DeclaredTensor& only() const { return group_->tensors.all().begin()->second; }
-
-  MemberGroup* group_ = nullptr;
-  TensorRegistry tensors_{settings_, outlets_, {groups_, quotas_, kept_, refusals_, nullptr}};
-  std::uint64_t request_ = 200;
-  std::string text_;
-};
 
 TEST_F(TensorRegistryTest, LanesHearOfATensorOnce) {
   EXPECT_EQ(declare(1, "w"), Errc::ok);
@@ -153,56 +89,6 @@ TEST_F(TensorRegistryTest, ANameThatIsDeclaredAgainIsAnotherTensorWithTheSameOwn
   EXPECT_EQ(only().state->id & shm::kSpreadMask, first & shm::kSpreadMask);
 }
 
-TEST_F(TensorRegistryTest, TheLastHolderReleasesTheTensor) {
-  ASSERT_EQ(declare(1, "w"), Errc::ok);
-  ASSERT_EQ(declare(2, "w"), Errc::ok);
-  take_all();
-  tensors_.release_all(*group_, group_->ranks[0]);
-  EXPECT_EQ(drops_of(0), 0u);
-  tensors_.release_all(*group_, group_->ranks[1]);
-  EXPECT_EQ(drops_of(0), 1u);
-}
-
-// Ranks of a node declare a name at different times: one may be done with it before the next comes.
-TEST_F(TensorRegistryTest, ARankMayDeclareWhatTheOthersHaveJustReleased) {
-  ASSERT_EQ(declare(1, "w"), Errc::ok);
-  TensorState* const state = only().state.get();
-  const std::uint64_t id = state->id;
-  release(1, id);
-  tensors_.on_dropped(*group_, id, 1);  // one lane so far
-  take_all();
-  ASSERT_EQ(declare(2, "w"), Errc::ok) << text_;
-  EXPECT_EQ(group_->tensors.size(), 1u);
-  EXPECT_EQ(only().holders, 0b10u);
-  for (std::uint32_t lane = 0; lane < kLanes; ++lane) {
-    const auto taken = commands_of(lane);
-    ASSERT_EQ(taken.size(), 1u);
-    EXPECT_EQ(std::get<command::AddTensor>(taken[0]).tensor, state);
-  }
-  // What lanes have said of the first release ends nothing, now or after the second.
-  tensors_.on_dropped(*group_, id, 1);
-  EXPECT_EQ(group_->tensors.size(), 1u);
-  release(2, id);
-  for (std::uint32_t lane = 0; lane < kLanes; ++lane) {
-    const auto taken = commands_of(lane);
-    ASSERT_EQ(taken.size(), 1u);
-    EXPECT_EQ(std::get<command::DropTensor>(taken[0]).release, 2u);
-  }
-  for (std::uint32_t lane = 0; lane < kLanes; ++lane) tensors_.on_dropped(*group_, id, 1);
-  EXPECT_EQ(group_->tensors.size(), 1u);
-  for (std::uint32_t lane = 0; lane < kLanes; ++lane) tensors_.on_dropped(*group_, id, 2);
-  EXPECT_TRUE(group_->tensors.empty());
-}
-
-TEST_F(TensorRegistryTest, ARankMustAgreeWithWhoHasJustReleased) {
-  ASSERT_EQ(declare(1, "w"), Errc::ok);
-  release(1, only().state->id);
-  auto other = packet("w");
-  other.count = 999;
-  EXPECT_EQ(declare(2, other), Errc::mismatch);
-  EXPECT_EQ(text_.find("w: a rank that has released it said 1000 f32"), 0u) << text_;
-}
-
 TEST_F(TensorRegistryTest, LimitsAreOfTensorsAndState) {
   settings_.limits.max_tensors_per_user = 1;
   ASSERT_EQ(declare(1, "w"), Errc::ok);
@@ -236,24 +122,6 @@ TEST_F(TensorRegistryTest, NamesThatWereReleasedCountForTheUserInAllGroups) {
   EXPECT_EQ(counters_->quota_refusals, 1u);
   EXPECT_EQ(declare_and_release("c"), Errc::ok) << "the group remembers it already";
   EXPECT_EQ(declare(2, "c"), Errc::ok) << "another rank's is the same name";
-}
-
-TEST_F(TensorRegistryTest, StateThatWasNotKeptIsAReset) {
-  ASSERT_EQ(declare(1, "w"), Errc::ok);
-  const std::uint64_t first = only().state->id;
-  only().state->lanes[0].state_touched = true;
-  release(1, first);
-  for (std::uint32_t lane = 0; lane < kLanes; ++lane) tensors_.on_dropped(*group_, first, 1);
-  // Whoever declares and releases without end has few lines.
-  for (int i = 0; i < 128; ++i) log_.write({LogTopic::states, 1000}, "all lines at once");
-  const LogLines lines;
-  ASSERT_EQ(declare(1, "w"), Errc::ok);
-  EXPECT_EQ(only().state->resets, 1u);
-  EXPECT_EQ(counters_->state_resets, 1u);
-  log_.tell_left_out();
-  EXPECT_EQ(lines.seen(),
-            std::vector<std::string>{
-                "1 more lines about codec states that were reset were left out: uid 1000"});
 }
 
 TEST_F(TensorRegistryTest, ADeclarationAndAReleaseLookAtNoOtherTensor) {
@@ -394,91 +262,6 @@ TEST_F(ReplayedTensor, IsRefusedAfterItsLogHasBeenReadInVain) {
   ASSERT_TRUE(answer);
   EXPECT_EQ(answer->status, Errc::bad_recipe);
   EXPECT_TRUE(group_->tensors.empty());
-}
-
-// Each is small, and all together would take the conductor long.
-TEST_F(TensorRegistryTest, StatesOfAGroupThatEndsAreFreedByTheDisposalAndChargedMeanwhile) {
-  std::latch begun(1), may_end(1);
-  Disposal disposal;
-  TensorRegistry tensors(
-      settings_,
-      {clock_, counters_, answers_, commands_, post_, disposal, sealing_, reading_, log_},
-      {groups_, quotas_, kept_, refusals_, nullptr});
-  settings_.tensors.state_ttl_ns = 0;
-  constexpr std::uint32_t kOwner = 7;
-  group_->account = kOwner;
-  disposal.take(kOwner, [&] {
-    begun.count_down();
-    may_end.wait();
-    return false;
-  });
-  begun.wait();
-  for (const char* name : {"a", "b", "c", "d", "e"}) {
-    auto declaration = packet(name);
-    declaration.count = 1 << 20;
-    EXPECT_TRUE(tensors.declare(*clients_.find(1), declaration));
-  }
-  const std::uint64_t bytes = group_->tensors.state_bytes();
-  ASSERT_GT(bytes, 16u << 20);
-  tensors.on_group_removed(*group_);
-  EXPECT_EQ(tensors.forget_groups(TimeSlice(clock_, 1)), 1);
-  EXPECT_EQ(disposal.bytes_of(kOwner), bytes);
-  EXPECT_EQ(disposal.count(), 2u) << "one thing, which has turns";
-  may_end.count_down();
-}
-
-// The clock of a test stands still: a slice is over at once, or never.
-TEST_F(TensorRegistryTest, OfAGroupThatEndsAsManyTensorsAreForgottenAsThereIsTimeFor) {
-  for (const char* name : {"a", "b", "c"}) ASSERT_EQ(declare(1, name), Errc::ok);
-  tensors_.on_group_removed(*group_);
-  EXPECT_EQ(tensors_.forget_groups(TimeSlice(clock_, 0)), 1);
-  EXPECT_EQ(group_->tensors.size(), 2u);
-  EXPECT_TRUE(tensors_.has_groups_to_forget());
-  EXPECT_EQ(tensors_.forget_groups(TimeSlice(clock_, 1)), 1);
-  EXPECT_TRUE(groups_.all().empty());
-  EXPECT_FALSE(tensors_.has_groups_to_forget());
-  EXPECT_EQ(tensors_.forget_groups(TimeSlice(clock_, 1)), 0);
-}
-
-TEST_F(TensorRegistryTest, OfAGroupThatEndsAsManyNamesAreForgottenAsThereIsTimeFor) {
-  for (const char* name : {"a", "b", "c"}) {
-    ASSERT_EQ(declare(1, name), Errc::ok);
-    release_only();
-  }
-  ASSERT_EQ(group_->names.size(), 3u);
-  tensors_.on_group_removed(*group_);
-  EXPECT_EQ(tensors_.forget_groups(TimeSlice(clock_, 0)), 1);
-  EXPECT_EQ(group_->names.size(), 2u);
-  EXPECT_TRUE(tensors_.has_groups_to_forget());
-  EXPECT_EQ(tensors_.forget_groups(TimeSlice(clock_, 1)), 1);
-  EXPECT_TRUE(groups_.all().empty());
-}
-
-TEST_F(TensorRegistryTest, AJobThatIsBackGoesOnWithStateOfAGroupThatIsStillToBeForgotten) {
-  settings_.tensors.state_ttl_ns = 60'000'000'000;
-  for (const char* name : {"a", "b"}) ASSERT_EQ(declare(1, name), Errc::ok);
-  for (const auto& [id, tensor] : group_->tensors.all()) {
-    tensor.state->lanes[0].state_touched = true;
-  }
-  MemberGroup* const last = group_;
-  last->phase = MemberGroup::Phase::removing;
-  tensors_.on_group_removed(*last);
-  EXPECT_EQ(tensors_.forget_groups(TimeSlice(clock_, 0)), 1);
-  ASSERT_EQ(last->tensors.size(), 1u) << "one is kept, and one is still to be";
-  group_ = &add_group({1, 2});
-  for (const char* name : {"a", "b"}) ASSERT_EQ(declare(1, name), Errc::ok);
-  EXPECT_TRUE(last->tensors.empty());
-  EXPECT_EQ(tensors_.forget_groups(TimeSlice(clock_, 1)), 1);
-  EXPECT_EQ(counters_->state_resets, 0u);
-  EXPECT_EQ(kept_.bytes(), 0u) << "all of it is in use again";
-}
-
-TEST_F(TensorRegistryTest, ANameThatWasReleasedMayBeDeclaredBeforeTheLanesHaveLetGo) {
-  ASSERT_EQ(declare(1, "w"), Errc::ok);
-  release(1, only().state->id);
-  EXPECT_EQ(declare(1, "w"), Errc::ok);
-  EXPECT_EQ(declare(1, "w"), Errc::already_exists);
-  EXPECT_EQ(group_->tensors.named("w").size(), 2u);
 }
 
 TEST_F(TensorRegistryTest, StatisticsNeedADeclaredTensor) {

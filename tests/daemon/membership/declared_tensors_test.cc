@@ -38,6 +38,17 @@ TEST(DeclaredTensors, AreFoundByIdAndByName) {
   EXPECT_EQ(tensors.walks(), 1u);
 }
 
+TEST(DeclaredTensors, AreFoundOneAfterTheOther) {
+  DeclaredTensors tensors;
+  EXPECT_EQ(tensors.after({}), nullptr);
+  tensors.add(declared(1, "w"));
+  tensors.add(declared(3, "v"));
+  EXPECT_EQ(tensors.after({}), tensors.find(1));
+  EXPECT_EQ(tensors.after(1), tensors.find(3));
+  EXPECT_EQ(tensors.after(2), tensors.find(3));
+  EXPECT_EQ(tensors.after(3), nullptr);
+}
+
 TEST(DeclaredTensors, KnowWhatTheirCodecStatesTake) {
   DeclaredTensors tensors;
   tensors.add(declared(1, "plain"));
