@@ -75,9 +75,12 @@ void Conductor::attach(ConductorCounters& counters, const std::function<nlohmann
 }
 
 int Conductor::do_work() {
+  using Messages = ControlLinks::Messages;
+  turns_.step("letters");
+  int work = post_.dispatch(TimeSlice(clock_, kSliceNs));
   turns_.step("links");
-  int work = links_.do_work();
-  work += post_.deliver(TimeSlice(clock_, 2 * kSliceNs), [this](const nlohmann::json& message) {
+  work += links_.do_work(post_.has_letters() ? Messages::kept_waiting : Messages::read);
+  work += post_.deliver(TimeSlice(clock_, kSliceNs), [this](const nlohmann::json& message) {
     on_control_message(kSelf, message);
   });
   turns_.step("settle clients");
@@ -132,8 +135,8 @@ void Conductor::forget_unused() {
 
 std::uint64_t Conductor::next_deadline_ns() const {
   const std::uint64_t now = clock_.now_ns();
-  if (post_.has_mail() || coordinator_.has_lost() || tensors_.has_groups_to_forget() ||
-      now >= forget_due_ns_) {
+  if (post_.has_mail() || post_.has_letters() || coordinator_.has_lost() ||
+      tensors_.has_groups_to_forget() || now >= forget_due_ns_) {
     return now;
   }
   if (commands_.has_backlog()) return now + kBacklogNs;

@@ -1,7 +1,10 @@
 #pragma once
 
+#include <cstddef>
 #include <deque>
 #include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
 
 #include "base/time_slice.h"
 #include "daemon/membership/control_frames.h"
@@ -10,7 +13,10 @@
 namespace tern::daemon {
 
 // Carries control messages to coordinators and members, wherever they are. What this daemon says to
-// itself waits in an inbox, so that no part is called back while it handles a message.
+// itself waits in an inbox, so that no part is called back while it handles a message. What it says
+// to others goes to as many links in a turn as a group has nodes. The rest waits in an outbox, for
+// a thousand ranks may be told or refused at once. The outbox has room for what follows from one
+// turn: no message of others is to be read while it is not empty.
 class ControlPost final : public ControlSender {
  public:
   // REQUIRES: the links outlive this.
@@ -19,7 +25,7 @@ class ControlPost final : public ControlSender {
   // Who this daemon is to others.
   const wire::NodeId& self() const { return self_; }
 
-  void send(LinkRef to, const nlohmann::json& message) override;
+  void send_to_all(std::vector<LinkRef> to, nlohmann::json message) override;
   std::string source_of(LinkRef link) const override { return links_.source_of(link); }
 
   // The link to the coordinator at this address.
@@ -43,12 +49,31 @@ class ControlPost final : public ControlSender {
     return delivered;
   }
 
+  bool has_letters() const { return !outbox_.empty(); }
+  // Once in a turn. Sends the oldest message to one link, and others until the slice is over. Returns
+  // how many.
+  int dispatch(const TimeSlice& slice);
+
  private:
   static constexpr int kMostAtOnce = 256;
+  static constexpr int kSentAtOnce = 64;
+
+  // A message for other daemons, which is written once.
+  struct Letter {
+    std::vector<LinkRef> to;
+    nlohmann::json message;
+    std::string text = {};  // empty: not written yet
+    std::size_t sent = 0;   // to so many
+  };
+
+  // REQUIRES: has_letters().
+  void send_next();
 
   ControlLinks& links_;
   wire::NodeId self_;
   std::deque<nlohmann::json> inbox_;
+  std::deque<Letter> outbox_;
+  int at_once_ = kSentAtOnce;  // left of the turn
 };
 
 }  // namespace tern::daemon

@@ -6,6 +6,8 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "base/errc.h"
 #include "wire/frame.h"
@@ -19,8 +21,9 @@ inline constexpr LinkRef kSelf = 0;
 class ControlSender {
  public:
   virtual ~ControlSender() = default;
-  // Queues; never calls back. On a lost link it does nothing.
-  virtual void send(LinkRef to, const nlohmann::json& message) = 0;
+  // Queues; never calls back. A lost link gets nothing.
+  void send(LinkRef to, nlohmann::json message) { send_to_all({to}, std::move(message)); }
+  virtual void send_to_all(std::vector<LinkRef> to, nlohmann::json message) = 0;
   // Who is charged for what comes by the link: where its peer is, in words. REQUIRES: not kSelf.
   virtual std::string source_of(LinkRef link) const = 0;
 };

@@ -134,14 +134,12 @@ void ControlLinks::close_unused(const std::set<LinkRef>& in_use) {
   }
 }
 
-void ControlLinks::send(LinkRef to, const nlohmann::json& message) {
-  for (auto& peer : peers_) {
-    if (peer->ref == to && !peer->lost) send(*peer, message);
-  }
+void ControlLinks::send_text(LinkRef to, const std::string& text) {
+  Peer* const peer = find(to);
+  if (peer != nullptr && !peer->lost) send_text(*peer, text);
 }
 
-void ControlLinks::send(Peer& peer, const nlohmann::json& message) {
-  const std::string text = json_text(message);
+void ControlLinks::send_text(Peer& peer, const std::string& text) {
   make_room(peer, text.size());
   if (peer.lost) return;
   wire::FrameHeader header;
@@ -195,7 +193,7 @@ void ControlLinks::tell_about(Peer& peer) {
   const std::uint64_t now = clock_.now_ns();
   if (!about_ || now < peer.about_due_ns || peer.link->state() != net::LinkState::open) return;
   peer.about_due_ns = now + kAboutNs;
-  send(peer, about_());
+  send_text(peer, json_text(about_()));
 }
 
 void ControlLinks::on_about(LinkRef from, const nlohmann::json& message) {
@@ -207,7 +205,7 @@ void ControlLinks::on_about(LinkRef from, const nlohmann::json& message) {
   }
 }
 
-int ControlLinks::do_work() {
+int ControlLinks::do_work(Messages messages) {
   for (auto& peer : peers_) {
     if (!peer->lost) peer->link->hold_reading(peer->received_bytes >= kMaxWaitingBytes);
   }
@@ -217,7 +215,7 @@ int ControlLinks::do_work() {
     work += peers_[i]->link->tick();
     tell_about(*peers_[i]);
   }
-  work += pass_on();
+  if (messages == Messages::read) work += pass_on();
   return work + tell_lost();
 }
 

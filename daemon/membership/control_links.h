@@ -57,10 +57,13 @@ class ControlLinks final : private net::LinkSink {
   // once while it is not open, else after a while. One that was opened to it has its peer to close
   // it, and goes after a longer while.
   void close_unused(const std::set<LinkRef>& in_use);
-  void send(LinkRef to, const nlohmann::json& message);
+  // The text of a JSON object.
+  void send_text(LinkRef to, const std::string& text);
   // Timers and deliveries; the transport is polled in here. What there is no time for is left for
-  // the next call: of messages, each link's in turn.
-  int do_work();
+  // the next call: of messages, each link's in turn. While these are kept waiting, links receive no
+  // more than they have room for.
+  enum class Messages { read, kept_waiting };
+  int do_work(Messages messages = Messages::read);
   std::uint64_t next_deadline_ns() const;
   void say_goodbye();
 
@@ -114,7 +117,7 @@ class ControlLinks final : private net::LinkSink {
   void on_breach(net::Link& link, const char* text) override;
   static bool is_of(const Peer& peer, const wire::NodeId& node);
   static std::string name_of(const Peer& peer);
-  void send(Peer& peer, const nlohmann::json& message);
+  void send_text(Peer& peer, const std::string& text);
   // So that as much more may be kept for the peer. Whoever holds most must go for it, perhaps the
   // peer itself.
   void make_room(Peer& peer, std::size_t bytes);

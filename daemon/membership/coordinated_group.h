@@ -112,6 +112,20 @@ struct CoordinatedGroup {
     }
   }
   bool is_waited_for() const { return proven() > 0; }
+  // Where the nodes of the epoch are.
+  std::vector<LinkRef> links_of_nodes() const {
+    std::vector<LinkRef> links;
+    for (const Node& node : nodes) links.push_back(node.link);
+    return links;
+  }
+  // Where those wait that have proven themselves: each link once.
+  std::vector<LinkRef> links_of_proven() const {
+    std::set<LinkRef> links;
+    for (const auto& [rank, joiner] : joiners) {
+      if (joiner.proven) links.insert(joiner.link);
+    }
+    return {links.begin(), links.end()};
+  }
   // Whether other nodes are in it, or have proven that they want to join.
   bool is_of_others() const {
     return std::any_of(nodes.begin(), nodes.end(),

@@ -89,9 +89,8 @@ void Coordinator::on_ready(const Member& member, const nlohmann::json&) {
     return;
   }
   group.phase = Phase::active;
-  for (const Node& one : group.nodes) {
-    sender_.send(one.link, {{"t", "start"}, {"uid", member.uid}, {"epoch", group.epoch}});
-  }
+  sender_.send_to_all(group.links_of_nodes(),
+                      {{"t", "start"}, {"uid", member.uid}, {"epoch", group.epoch}});
 }
 
 void Coordinator::on_ended(const Member& member, const nlohmann::json& message) {
@@ -314,13 +313,8 @@ void Coordinator::tell_waiting(const std::string& uid, Group& group) {
     const auto found = group.joiners.find(rank);
     if (found == group.joiners.end() || !found->second.proven) missing.push_back(rank);
   }
-  std::set<LinkRef> links;
-  for (const auto& [rank, joiner] : group.joiners) {
-    if (joiner.proven) links.insert(joiner.link);
-  }
-  for (const LinkRef link : links) {
-    sender_.send(link, {{"t", "waiting"}, {"uid", uid}, {"missing", missing}});
-  }
+  sender_.send_to_all(group.links_of_proven(),
+                      {{"t", "waiting"}, {"uid", uid}, {"missing", std::move(missing)}});
 }
 
 void Coordinator::start_epoch(const std::string& uid, Group& group) {
@@ -376,22 +370,19 @@ void Coordinator::start_epoch(const std::string& uid, Group& group) {
   group.joiners.clear();
   group.nodes = std::move(nodes);
   const std::string proof = members_proof(group.secret, text);
-  for (const Node& node : group.nodes) {
-    sender_.send(node.link, {{"t", "members"}, {"uid", uid}, {"body", text}, {"hmac", proof}});
-  }
+  sender_.send_to_all(group.links_of_nodes(),
+                      {{"t", "members"}, {"uid", uid}, {"body", text}, {"hmac", proof}});
 }
 
 void Coordinator::end_epoch(const std::string& uid, Group& group, Errc code,
                             const std::string& text) {
   if (group.phase == Phase::gathering) return;
   group.loss.clear();
-  for (const Node& node : group.nodes) {
-    sender_.send(node.link, {{"t", "end"},
-                             {"uid", uid},
-                             {"epoch", group.epoch},
-                             {"code", static_cast<int>(code)},
-                             {"text", text}});
-  }
+  sender_.send_to_all(group.links_of_nodes(), {{"t", "end"},
+                                               {"uid", uid},
+                                               {"epoch", group.epoch},
+                                               {"code", static_cast<int>(code)},
+                                               {"text", text}});
   group.nodes.clear();
   group.phase = Phase::gathering;
   group.end = fail(code, text.substr(0, kMaxEndText));

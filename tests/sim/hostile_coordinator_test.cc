@@ -34,7 +34,7 @@ class HostileCoordinator final : private daemon::ControlLinks::Sink, private net
     const auto found = heard_.find(type);
     return found == heard_.end() ? json() : found->second;
   }
-  void say(const json& message) { links_.send(from_, message); }
+  void say(const json& message) { links_.send_text(from_, message.dump()); }
 
   // A list that is right in all.
   json body(const json& join) const {

@@ -45,5 +45,31 @@ TEST_F(ControlPostTest, ReachesItselfAndOpenLinksAlone) {
   EXPECT_FALSE(post_.has_mail());
 }
 
+// A group may have many nodes, and very many ranks may be refused at once.
+TEST_F(ControlPostTest, SendsLettersInOrderAsThereIsTimeFor) {
+  std::vector<LinkRef> to{kSelf};
+  for (std::uint16_t port = 7001; port < 7004; ++port) to.push_back(post_.open({"there", port}));
+  const auto sent = [this] {
+    std::vector<std::uint64_t> of_links;
+    for (const auto& row : links_.rows()) of_links.push_back(row.stats.frames_sent);
+    return of_links;
+  };
+  using Frames = std::vector<std::uint64_t>;
+  post_.send_to_all(to, {{"t", "start"}});
+  EXPECT_EQ(sent(), (Frames{1, 1, 1})) << "a little is sent at once";
+  while (!post_.has_letters()) post_.send(to[1], {{"t", "refused"}});
+  EXPECT_EQ(sent(), (Frames{62, 1, 1}));
+  post_.send_to_all(to, {{"t", "end"}});
+  EXPECT_EQ(mail("end").size(), 1u) << "to itself";
+  EXPECT_EQ(post_.dispatch(TimeSlice(clock_, 0)), 1);
+  EXPECT_EQ(sent(), (Frames{63, 1, 1}));
+  EXPECT_EQ(post_.dispatch(TimeSlice(clock_, 0)), 1);
+  EXPECT_EQ(sent(), (Frames{64, 1, 1}));
+  post_.send(to[3], {{"t", "refused"}});
+  EXPECT_EQ(sent(), (Frames{64, 2, 3})) << "in order, and at once again in this turn";
+  EXPECT_FALSE(post_.has_letters());
+  EXPECT_EQ(post_.dispatch(TimeSlice(clock_, 1)), 0);
+}
+
 }  // namespace
 }  // namespace tern::daemon::conductor_test

@@ -39,7 +39,7 @@ class DrainTest : public PartRig {
 
   static constexpr LinkRef kOther = 22;
   struct Sender final : ControlSender {
-    void send(LinkRef, const nlohmann::json& message) override {
+    void send_to_all(std::vector<LinkRef>, nlohmann::json message) override {
       if (message["t"] == "challenge") challenge = message["challenge"];
     }
     std::string source_of(LinkRef) const override { return "there"; }

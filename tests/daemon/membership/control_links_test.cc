@@ -45,6 +45,7 @@ struct End final : ControlLinks::Sink, net::AcceptorSink {
   }
   void on_refused(const std::string&, Errc, const char*) override {}
   int do_work() { return acceptor.poll() + links.do_work(); }
+  void say(LinkRef to, const nlohmann::json& message) { links.send_text(to, message.dump()); }
 
   ManualClock& clock;
   std::vector<std::pair<LinkRef, nlohmann::json>> messages;
@@ -91,7 +92,7 @@ TEST_F(ControlLinksTest, WhatComesByALinkIsChargedToItsHost) {
   End& here = end("here");
   End& there = end("there");
   const LinkRef link = there.links.open({"here", 7000});
-  there.links.send(link, {{"t", "join"}});
+  there.say(link, {{"t", "join"}});
   settle();
   ASSERT_EQ(here.messages.size(), 1u);
   EXPECT_EQ(here.links.source_of(here.messages[0].first), "there");
@@ -115,8 +116,8 @@ class TwoLinksTest : public ControlLinksTest {
 
 // The second link's one message is not behind the many of the first.
 TEST_F(TwoLinksTest, TakeTurnsWhoseMessagesTakeABoundedTime) {
-  for (int i = 0; i < 100; ++i) flood.links.send(from_flood, {{"t", "join"}, {"number", i}});
-  other.links.send(from_other, {{"t", "join"}, {"number", 1000}});
+  for (int i = 0; i < 100; ++i) flood.say(from_flood, {{"t", "join"}, {"number", i}});
+  other.say(from_other, {{"t", "join"}, {"number", 1000}});
   for (int i = 0; i < 10; ++i) {
     flood.do_work();
     other.do_work();
@@ -138,11 +139,11 @@ TEST_F(TwoLinksTest, TakeTurnsWhoseMessagesTakeABoundedTime) {
 
 TEST_F(TwoLinksTest, OneIsHeardAndAnsweredWhileTheOtherHasMuchThatWaits) {
   const std::string much(1000, 'x');
-  for (int i = 0; i < 100; ++i) flood.links.send(from_flood, {{"t", "join"}, {"much", much}});
+  for (int i = 0; i < 100; ++i) flood.say(from_flood, {{"t", "join"}, {"much", much}});
   for (int i = 0; i < 20; ++i) flood.do_work();
   here.do_work();
   ASSERT_LT(here.messages.size(), 10u) << "the rest waits";
-  other.links.send(from_other, {{"t", "join"}, {"number", 1000}});
+  other.say(from_other, {{"t", "join"}, {"number", 1000}});
   for (int i = 0; i < 20; ++i) other.do_work();
   const auto heard = [&] {
     return std::any_of(here.messages.begin(), here.messages.end(),
@@ -150,7 +151,7 @@ TEST_F(TwoLinksTest, OneIsHeardAndAnsweredWhileTheOtherHasMuchThatWaits) {
   };
   for (int turn = 0; turn < 5 && !heard(); ++turn) here.do_work();
   EXPECT_TRUE(heard()) << "after " << here.messages.size() << " messages";
-  here.links.send(here.messages[0].first, {{"t", "answer"}});
+  here.say(here.messages[0].first, {{"t", "answer"}});
   for (int turn = 0; turn < 5; ++turn) {
     here.do_work();
     flood.do_work();
@@ -160,13 +161,28 @@ TEST_F(TwoLinksTest, OneIsHeardAndAnsweredWhileTheOtherHasMuchThatWaits) {
 }
 
 // A link that breaks has said what it has said.
+TEST_F(ControlLinksTest, MessagesWaitWhileWhatFollowsFromThemHasNoRoom) {
+  End& here = end("here");
+  End& there = end("there");
+  there.say(there.links.open({"here", 7000}), {{"t", "join"}});
+  for (int i = 0; i < 50; ++i) {
+    there.do_work();
+    here.acceptor.poll();
+    here.links.do_work(ControlLinks::Messages::kept_waiting);
+  }
+  EXPECT_TRUE(here.messages.empty());
+  EXPECT_EQ(here.links.next_deadline_ns(), clock_.now_ns()) << "one waits to be read";
+  here.do_work();
+  EXPECT_EQ(here.messages.size(), 1u);
+}
+
 TEST_F(ControlLinksTest, ALinkIsLostAfterItsMessages) {
   End& here = end("here");
   End& there = end("there");
   const LinkRef link = there.links.open({"here", 7000});
   settle();
   here.message_ns = kMs;
-  for (int i = 0; i < 20; ++i) there.links.send(link, {{"t", "join"}});
+  for (int i = 0; i < 20; ++i) there.say(link, {{"t", "join"}});
   for (int i = 0; i < 10; ++i) there.do_work();
   here.do_work();
   ASSERT_LT(here.messages.size(), 20u);
@@ -190,10 +206,10 @@ TEST_F(ControlLinksTest, AMessageThatIsNoObjectEndsItsLinkAndNoOther) {
     const LinkRef first = there.links.open({"here", 7000});
     const LinkRef second = other.links.open({"here", 7000});
     settle();
-    there.links.send(first, {{"number", 0}});
-    there.links.send(first, bad);
-    there.links.send(first, {{"number", 1}});
-    other.links.send(second, {{"number", 2}});
+    there.say(first, {{"number", 0}});
+    there.say(first, bad);
+    there.say(first, {{"number", 1}});
+    other.say(second, {{"number", 2}});
     settle();
     std::set<int> heard;
     for (const auto& [link, message] : here.messages) heard.insert(message["number"].get<int>());
@@ -229,7 +245,7 @@ TEST_F(ControlLinksTest, ALinkIsNotReplacedByAnotherSourceUnderItsNodesName) {
   }
   EXPECT_EQ(here.lost, 0);
   EXPECT_EQ(there.lost, 0);
-  there.links.send(link, {{"t", "join"}});
+  there.say(link, {{"t", "join"}});
   settle();
   ASSERT_EQ(here.messages.size(), 1u);
   EXPECT_EQ(here.links.source_of(here.messages[0].first), "there");
@@ -256,7 +272,7 @@ TEST_F(ControlLinksTest, ALinkIsResumedByItsSessionBesideAnotherUnderItsNodesNam
   }
   EXPECT_EQ(there.lost, 0);
   EXPECT_TRUE(there.links.is_open(link));
-  there.links.send(link, {{"t", "join"}});
+  there.say(link, {{"t", "join"}});
   settle();
   EXPECT_EQ(here.messages.size(), 1u);
 }
@@ -267,7 +283,7 @@ TEST_F(ControlLinksTest, ALinkThatItsPeerKeepsForNothingIsClosed) {
   End& busy = end("busy");
   idle.links.open({"here", 7000});
   const LinkRef used = busy.links.open({"here", 7000});
-  busy.links.send(used, {{"t", "join"}});
+  busy.say(used, {{"t", "join"}});
   settle();
   ASSERT_EQ(here.messages.size(), 1u);
   ASSERT_EQ(here.adopted, 2u);
@@ -294,7 +310,7 @@ class UnreadLinksTest : public ControlLinksTest {
     here.messages.clear();
     for (std::size_t i = 0; i < count; ++i) {
       dial(host);
-      ends_.back()->links.send(1, {{"t", "join"}});
+      ends_.back()->say(1, {{"t", "join"}});
     }
     settle();
     std::vector<LinkRef> links;
@@ -303,7 +319,7 @@ class UnreadLinksTest : public ControlLinksTest {
     return links;
   }
   void tell(LinkRef link, std::size_t bytes) {
-    here.links.send(link, {{"much", std::string(bytes, 'x')}});
+    here.say(link, {{"much", std::string(bytes, 'x')}});
   }
 
   static constexpr std::size_t kMiB = 1 << 20;

@@ -52,6 +52,17 @@ TEST(CoordinatedGroup, AJoinIsFoundByItsLinkAndItsNonceInBothLists) {
   EXPECT_EQ(group.find_joiner(2, {kOther, "nonce of first"}), nullptr);
 }
 
+TEST(CoordinatedGroup, KnowsWhereItsNodesAndItsProvenJoinersAre) {
+  CoordinatedGroup group;
+  group.joiners[1] = joiner(kThird, "second", "b");
+  group.joiners[2] = joiner(kOther, "first", "a");
+  group.joiners[3] = joiner(kOther, "first", "a");
+  group.joiners[4] = joiner(9, "third", "c", false);
+  EXPECT_EQ(group.links_of_proven(), (std::vector<LinkRef>{kOther, kThird}));
+  for (const LinkRef link : {kThird, kOther}) group.nodes.emplace_back().link = link;
+  EXPECT_EQ(group.links_of_nodes(), (std::vector<LinkRef>{kThird, kOther}));
+}
+
 TEST(CoordinatedGroup, AForgottenLinkTakesItsJoinersWithIt) {
   CoordinatedGroup group;
   group.joiners[1] = joiner(kOther, "first", "a");

@@ -37,7 +37,10 @@ class CoordinatorTest : public testing::Test, public ControlSender {
     coordinator_.learn(id_, kUser);
   }
 
-  void send(LinkRef to, const json& message) override { sent_.emplace_back(to, message); }
+  void send_to_all(std::vector<LinkRef> to, json message) override {
+    ++messages_;
+    for (const LinkRef link : to) sent_.emplace_back(link, message);
+  }
   // Links of a thousand are of one source.
   std::string source_of(LinkRef link) const override {
     return "source " + std::to_string(link / 1000);
@@ -132,6 +135,7 @@ class CoordinatorTest : public testing::Test, public ControlSender {
   GroupId id_;
   std::string uid_;
   std::vector<std::pair<LinkRef, json>> sent_;
+  std::size_t messages_ = 0;  // one that goes to several links counts once
 };
 
 }  // namespace tern::daemon::coordinator_test

@@ -56,6 +56,29 @@ TEST_F(CoordinatorTest, WhomAGroupWaitsForIsSaidNowAndThen) {
   EXPECT_NE(last(kA, "members"), nullptr);
 }
 
+// What goes to all nodes is made once: a list of members is as long as the group is large.
+TEST_F(CoordinatorTest, WhatAllNodesAreToldIsOneMessage) {
+  const auto made_by = [this](auto act) {
+    const std::size_t before = messages_;
+    act();
+    return messages_ - before;
+  };
+  join(kA, 0, 3);
+  join(kB, 1, 3);
+  EXPECT_EQ(made_by([this] { tell_changed(); }), 1u) << "whom the group waits for";
+  coordinator_.on_message(kC, join_of(kC, 2, 3));
+  const json challenge = *last(kC, "challenge");
+  EXPECT_EQ(made_by([&] { prove(kC, join_of(kC, 2, 3), challenge, id_.secret); }), 1u)
+      << "the members";
+  say(kA, "ready", 1);
+  say(kB, "ready", 1);
+  EXPECT_EQ(made_by([this] { say(kC, "ready", 1); }), 1u) << "the start";
+  EXPECT_EQ(made_by([this] { say(kA, "ended", 1, {{"code", 3}, {"text", "lost"}}); }), 1u);
+  for (const LinkRef link : {kA, kB, kC}) {
+    for (const char* type : {"members", "start", "end"}) EXPECT_NE(last(link, type), nullptr);
+  }
+}
+
 // It may have been challenged, and its proof would be for an epoch that has begun.
 TEST_F(CoordinatorTest, WhoSpeaksOfALargerGroupIsToldWhenASmallerOneBegins) {
   join(kA, 0, 2);
