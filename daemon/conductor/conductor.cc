@@ -106,7 +106,10 @@ int Conductor::do_work() {
   turns_.step("lost epochs");
   work += coordinator_.end_lost(for_lost);
   turns_.step("waiting joins");
-  work += coordinator_.tell_changed(TimeSlice(clock_, kSliceNs));
+  const TimeSlice for_joins(clock_, kSliceNs);
+  work += coordinator_.tell_changed(for_joins);
+  turns_.step("children of splits");
+  work += coordinator_.begin_children(for_joins);
   turns_.step("lost joins");
   work += joins_.settle(for_lost);
   turns_.step("lost groups");
@@ -136,7 +139,8 @@ void Conductor::forget_unused() {
 std::uint64_t Conductor::next_deadline_ns() const {
   const std::uint64_t now = clock_.now_ns();
   if (post_.has_mail() || post_.has_letters() || coordinator_.has_lost() ||
-      tensors_.has_groups_to_forget() || now >= forget_due_ns_) {
+      coordinator_.has_children_to_begin() || tensors_.has_groups_to_forget() ||
+      now >= forget_due_ns_) {
     return now;
   }
   if (commands_.has_backlog()) return now + kBacklogNs;

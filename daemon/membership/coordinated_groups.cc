@@ -76,8 +76,9 @@ bool CoordinatedGroups::make_room() {
                      [this](const auto& one) { return forget_oldest_idle(one.second); });
 }
 
-bool CoordinatedGroups::make_room_for_children(std::uint32_t user, std::size_t children) {
-  while (size() + children > kMostGroups || of_user(user) + children > kPerUserWhoSplits) {
+bool CoordinatedGroups::make_room_for_children(std::uint32_t user, const Children& children) {
+  while (size() + children.of_all > kMostGroups ||
+         of_user(user) + children.of_user > kPerUserWhoSplits) {
     if (!forget_oldest_idle(user)) return false;
   }
   return true;

@@ -48,9 +48,13 @@ class CoordinatedGroups {
   // it came from.
   void add_own(const std::string& uid) { by_uid_.try_emplace(uid); }
   Status add_stranger(const std::string& uid, const std::string& source);
-  // For children of a split, which are in use from the beginning, so that none of them goes to make
-  // room for another. False: there is none.
-  bool make_room_for_children(std::uint32_t user, std::size_t children);
+  // Children of splits that have no group yet.
+  struct Children {
+    std::size_t of_user = 0, of_all = 0;
+  };
+  // For these, which are in use from the beginning, so that none of them goes to make room for
+  // another. False: there is none.
+  bool make_room_for_children(std::uint32_t user, const Children& children);
 
   // REQUIRES of both: there is one.
   void forget(const std::string& uid);

@@ -29,16 +29,6 @@ std::string random_hex() {
   return to_hex(bytes);
 }
 
-std::string loss_of(const std::string& address, const std::vector<std::uint32_t>& ranks,
-                    const std::string& why) {
-  std::string list;
-  for (const auto rank : ranks) {
-    if (!list.empty()) list += ',';
-    list += std::to_string(rank);
-  }
-  return "the daemon at " + address + " (ranks " + list + ") was lost: " + why;
-}
-
 }  // namespace
 
 void Coordinator::learn(const GroupId& id, std::uint32_t user) {
@@ -242,6 +232,7 @@ void Coordinator::on_withdraw(LinkRef from, const std::string& uid, const nlohma
   const auto rank = static_cast<std::uint32_t>(number_of(message, "rank", -1));
   const std::string nonce = text_of(message, "nonce");
   if (nonce.size() != kNonceDigits) return;
+  begin_child_of({uid, rank});
   if (Group* const found = groups_.find(uid)) {
     if (found->find_joiner(rank, {from, nonce}) != nullptr) {
       found->forget_joiners(from, rank);
@@ -398,6 +389,9 @@ void Coordinator::add_links(std::set<LinkRef>& links) const {
     }
     for (const Node& node : group.nodes) links.insert(node.link);
   }
+  for (const Division& division : divisions_) {
+    for (const auto& [rank, joiner] : division.gathered.joiners) links.insert(joiner.link);
+  }
 }
 
 bool Coordinator::is_gathering() const {
@@ -412,40 +406,12 @@ bool Coordinator::has_begun(const std::string& uid) const {
 }
 
 std::size_t Coordinator::groups_of_others() const {
-  return static_cast<std::size_t>(std::count_if(
-      groups_.begin(), groups_.end(), [](const auto& one) { return one.second.is_of_others(); }));
-}
-
-void Coordinator::on_link_lost(LinkRef link, const std::string& why) {
-  for (auto& [uid, group] : groups_) {
-    group.forget_joiners(link);
-    const auto node = std::find_if(group.nodes.begin(), group.nodes.end(),
-                                   [link](const Node& one) { return one.link == link; });
-    if (node == group.nodes.end() || !group.loss.empty()) continue;
-    group.loss = loss_of(node->address, node->ranks, why);
-    lost_.push_back(uid);
-  }
-  groups_.forget_unused();
-}
-
-int Coordinator::end_lost(const TimeSlice& slice) {
-  int ended = 0;
-  while (!lost_.empty()) {
-    const std::string uid = std::move(lost_.front());
-    lost_.pop_front();
-    end_if_lost(uid);
-    ++ended;
-    if (slice.is_over()) break;
-  }
-  return ended;
-}
-
-// Also where somebody speaks of the group before its turn has come.
-void Coordinator::end_if_lost(const std::string& uid) {
-  Group* const group = groups_.find(uid);
-  if (group == nullptr || group->loss.empty()) return;
-  end_epoch(uid, *group, Errc::peer_lost, std::string(group->loss));
-  groups_.forget_unused();
+  const auto of_groups = std::count_if(groups_.begin(), groups_.end(),
+                                       [](const auto& one) { return one.second.is_of_others(); });
+  const auto of_divisions =
+      std::count_if(divisions_.begin(), divisions_.end(),
+                    [](const Division& one) { return one.gathered.is_of_others(); });
+  return static_cast<std::size_t>(of_groups + of_divisions);
 }
 
 bool Coordinator::expire(const TimeSlice& slice) {

@@ -8,6 +8,8 @@
 #include <cstddef>
 #include <cstdint>
 #include <deque>
+#include <list>
+#include <map>
 #include <set>
 #include <string>
 #include <utility>
@@ -57,6 +59,10 @@ class Coordinator {
   bool expire(const TimeSlice& slice);
   // The same of those who would replace a rank that has proven itself.
   bool expire_challengers(const TimeSlice& slice);
+  // Begins one child of a split, and others until the slice is over: of each split in turn. Returns
+  // how many.
+  int begin_children(const TimeSlice& slice);
+  bool has_children_to_begin() const { return !divisions_.empty(); }
   // The links by which members or joiners are reached.
   void add_links(std::set<LinkRef>& links) const;
   std::size_t groups() const { return groups_.size(); }
@@ -87,6 +93,14 @@ class Coordinator {
     Node& node;
   };
 
+  // A split whose ranks have all gathered. Each child takes its ranks with it when it begins.
+  struct Division {
+    std::string uid;  // of what gathered
+    Group gathered;
+    std::map<std::int64_t, std::vector<std::uint32_t>> children;  // ranks by colour
+    std::map<LinkRef, std::string> lost;  // links of ranks that have gathered, and why
+  };
+
   void on_join(LinkRef from, const std::string& uid, const nlohmann::json& message);
   void on_proof(LinkRef from, const std::string& uid, const nlohmann::json& message);
   void on_withdraw(LinkRef from, const std::string& uid, const nlohmann::json& message);
@@ -104,7 +118,11 @@ class Coordinator {
   void drop_replaced(const std::string& uid, Group& group, const Joiner& by);
   void divide_gathered(const std::string& uid);
   void evict_early(const std::string& uid);
-  void begin_child(const GroupId& id, const std::vector<std::uint32_t>& ranks, Group& gathered);
+  // REQUIRES: it has not begun yet.
+  void begin_child(Division& division, std::int64_t color);
+  void begin_child_of(const Place& place);
+  CoordinatedGroups::Children children_to_begin(std::uint32_t user) const;
+  void note_loss(const std::string& uid, Group& group, LinkRef link, const std::string& why);
   void end_if_lost(const std::string& uid);
   void end_gatherings(const std::string& parent, Errc code, const std::string& text);
   void refuse(const Place& place, const Asker& asker, Errc code, const std::string& text);
@@ -121,6 +139,7 @@ class Coordinator {
   const Clock& clock_;
   SharedPlaces joiners_{kJoiners};  // outlives the groups
   CoordinatedGroups groups_;
+  std::list<Division> divisions_;
   std::deque<std::string> lost_;  // uids of groups whose epoch has lost a node
   // Those whose joiners have not been told of the last change, and when that is due.
   std::set<std::pair<std::uint64_t, std::string>> changed_;

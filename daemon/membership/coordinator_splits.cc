@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <utility>
 #include <vector>
 
 #include "base/check.h"
@@ -82,13 +83,16 @@ Status Coordinator::judge_split(LinkRef from, const std::string& uid, const Join
 
 void Coordinator::divide_gathered(const std::string& uid) {
   Group gathered = groups_.take(uid);
-  const GroupId gathering = id_of(uid, gathered.secret);
   std::vector<SplitRank> said;
-  for (const auto& [rank, joiner] : gathered.joiners) {
+  for (auto& [rank, joiner] : gathered.joiners) {
     said.push_back({joiner.says.split->color, joiner.says.split->key, rank});
+    joiner.place.reset();  // it waits for no other rank
   }
-  const auto divided = divide(said);
-  if (!groups_.make_room_for_children(gathered.user, divided.size())) {
+  auto divided = divide(said);
+  CoordinatedGroups::Children children = children_to_begin(gathered.user);
+  children.of_user += divided.size();
+  children.of_all += divided.size();
+  if (!groups_.make_room_for_children(gathered.user, children)) {
     const std::string why =
         "the coordinator has " + std::to_string(groups_.size()) + " groups, of this group's user " +
         std::to_string(groups_.of_user(gathered.user)) + ", and no room for " +
@@ -96,26 +100,43 @@ void Coordinator::divide_gathered(const std::string& uid) {
     return refuse_all(uid, gathered, Errc::quota_exceeded, why);
   }
   ++groups_.at(gathered.parent).splits;
-  for (const auto& [color, ranks] : divided) {
-    for (std::size_t place = 0; place < ranks.size(); ++place) {
-      const Joiner& joiner = gathered.joiners.at(ranks[place]);
-      sender_.send(joiner.link, {{"t", "divided"},
-                                 {"uid", uid},
-                                 {"rank", ranks[place]},
-                                 {"nonce", joiner.says.nonce},
-                                 {"parent", gathered.parent},
-                                 {"epoch", joiner.says.split->epoch},
-                                 {"sequence", joiner.says.split->sequence},
-                                 {"place", place},
-                                 {"size", ranks.size()}});
-    }
-    if (color >= 0) begin_child(child_id(gathering, color), ranks, gathered);
-  }
+  divisions_.push_back({uid, std::move(gathered), std::move(divided), {}});
 }
 
-// Its ranks have proven themselves, so that it begins at once.
-void Coordinator::begin_child(const GroupId& id, const std::vector<std::uint32_t>& ranks,
-                              Group& gathered) {
+int Coordinator::begin_children(const TimeSlice& slice) {
+  int begun = 0;
+  while (!divisions_.empty()) {
+    Division& division = divisions_.front();
+    begin_child(division, division.children.begin()->first);
+    ++begun;
+    divisions_.splice(divisions_.end(), divisions_, divisions_.begin());
+    if (division.children.empty()) divisions_.pop_back();
+    if (slice.is_over()) break;
+  }
+  return begun;
+}
+
+// Its ranks have proven themselves, so that its epoch begins with it.
+void Coordinator::begin_child(Division& division, std::int64_t color) {
+  const std::vector<std::uint32_t> ranks = division.children.extract(color).mapped();
+  Group& gathered = division.gathered;
+  Group::Joiners joiners;  // of the child
+  for (std::uint32_t place = 0; place < ranks.size(); ++place) {
+    Joiner& joiner = joiners[place] = std::move(gathered.joiners.extract(ranks[place]).mapped());
+    sender_.send(joiner.link, {{"t", "divided"},
+                               {"uid", division.uid},
+                               {"rank", ranks[place]},
+                               {"nonce", joiner.says.nonce},
+                               {"parent", gathered.parent},
+                               {"epoch", joiner.says.split->epoch},
+                               {"sequence", joiner.says.split->sequence},
+                               {"place", place},
+                               {"size", ranks.size()}});
+    joiner.says.rank = place;
+    joiner.says.size = static_cast<std::int64_t>(ranks.size());
+  }
+  if (color < 0) return;
+  const GroupId id = child_id(id_of(division.uid, gathered.secret), color);
   const std::string uid = to_hex(id.uid);
   evict_early(uid);
   learn(id, gathered.user);
@@ -123,12 +144,33 @@ void Coordinator::begin_child(const GroupId& id, const std::vector<std::uint32_t
   child.part = Part::child;
   child.parent = gathered.parent;
   child.size = static_cast<std::uint32_t>(ranks.size());
-  for (std::uint32_t place = 0; place < child.size; ++place) {
-    Joiner& joiner = child.joiners[place] = std::move(gathered.joiners.at(ranks[place]));
-    joiner.says.rank = place;
-    joiner.says.size = child.size;
-  }
+  child.joiners = std::move(joiners);
   if (child.phase == Phase::gathering) start_epoch(uid, child);
+  for (const auto& [link, why] : division.lost) note_loss(uid, child, link, why);
+}
+
+// Before its turn: what is said to the rank from now on comes after what the split made of it.
+void Coordinator::begin_child_of(const Place& place) {
+  const auto division =
+      std::find_if(divisions_.begin(), divisions_.end(),
+                   [&place](const Division& one) { return one.uid == place.uid; });
+  if (division == divisions_.end()) return;
+  const auto child =
+      std::find_if(division->children.begin(), division->children.end(), [&place](const auto& one) {
+        return std::find(one.second.begin(), one.second.end(), place.rank) != one.second.end();
+      });
+  if (child == division->children.end()) return;
+  begin_child(*division, child->first);
+  if (division->children.empty()) divisions_.erase(division);
+}
+
+CoordinatedGroups::Children Coordinator::children_to_begin(std::uint32_t user) const {
+  CoordinatedGroups::Children children;
+  for (const Division& division : divisions_) {
+    children.of_all += division.children.size();
+    if (division.gathered.user == user) children.of_user += division.children.size();
+  }
+  return children;
 }
 
 // The parent has ended: what gathers to split it gathers in vain.

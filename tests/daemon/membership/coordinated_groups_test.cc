@@ -24,6 +24,8 @@ class CoordinatedGroupsTest : public ::testing::Test {
   std::string learn(std::uint32_t user = kUser) { return learn(mint(), user); }
   // A rank waits there, and so the group is not idle.
   void occupy(const std::string& uid) { groups.at(uid).joiners[0]; }
+  // Of which no other user has any.
+  static CoordinatedGroups::Children children(std::size_t count) { return {count, count}; }
 
   CoordinatedGroups groups;
 };
@@ -83,11 +85,16 @@ TEST_F(CoordinatedGroupsTest, ChildrenFindRoomAsFarAsGroupsAreIdle) {
   const std::string parent = learn();
   occupy(parent);
   while (groups.of_user(kUser) < CoordinatedGroups::kPerUser) learn();
-  EXPECT_TRUE(groups.make_room_for_children(kUser, CoordinatedGroups::kPerUser));
+  EXPECT_TRUE(groups.make_room_for_children(kUser, children(CoordinatedGroups::kPerUser)));
   EXPECT_EQ(groups.of_user(kUser), CoordinatedGroups::kPerUser) << "there was room";
-  EXPECT_TRUE(groups.make_room_for_children(kUser, CoordinatedGroups::kPerUserWhoSplits - 1));
+  EXPECT_TRUE(
+      groups.make_room_for_children(kUser, children(CoordinatedGroups::kPerUserWhoSplits - 1)));
   EXPECT_EQ(groups.of_user(kUser), 1u);
-  EXPECT_FALSE(groups.make_room_for_children(kUser, CoordinatedGroups::kPerUserWhoSplits));
+  EXPECT_FALSE(
+      groups.make_room_for_children(kUser, children(CoordinatedGroups::kPerUserWhoSplits)));
+  EXPECT_FALSE(groups.make_room_for_children(
+      kUser, {.of_user = 1, .of_all = CoordinatedGroups::kMostGroups}))
+      << "children of other users are to begin";
   EXPECT_NE(groups.find(parent), nullptr);
 }
 
@@ -95,7 +102,7 @@ TEST_F(CoordinatedGroupsTest, InAFullTableAUserWithoutGroupsHasNoneToGive) {
   for (std::uint32_t user = 1; groups.size() < CoordinatedGroups::kMostGroups; ++user) {
     for (std::size_t i = 0; i < CoordinatedGroups::kPerUser; ++i) occupy(learn(user));
   }
-  EXPECT_FALSE(groups.make_room_for_children(kUser, 1));
+  EXPECT_FALSE(groups.make_room_for_children(kUser, children(1)));
   EXPECT_FALSE(groups.add_stranger(std::string(32, 'e'), kThere));
 }
 

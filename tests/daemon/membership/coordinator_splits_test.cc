@@ -1,3 +1,7 @@
+#include <set>
+#include <utility>
+#include <vector>
+
 #include "coordinator_rig.h"
 #include "daemon/membership/coordinator.h"
 #include "daemon/membership/group_split.h"
@@ -47,6 +51,7 @@ class CoordinatorSplits : public CoordinatorTest {
                                    {"rank", message["rank"]},
                                    {"nonce", message["nonce"]},
                                    {"hmac", proof}});
+    if (begins_at_once_) begin_children();
   }
   void split(LinkRef from, std::uint32_t rank, std::int64_t color, std::int64_t sequence = 0) {
     const json message = split_of(from, rank, color, sequence);
@@ -58,7 +63,9 @@ class CoordinatorSplits : public CoordinatorTest {
     expect_refused(from, code, word);
   }
   std::string child_uid(std::int64_t color) { return to_hex(child_id(gathering(0), color).uid); }
-  std::string incarnation_;
+  int begin_children() { return coordinator_.begin_children(TimeSlice(clock_, 1)); }
+  // The clock of a test stands still: this slice is over at once.
+  int begin_child() { return coordinator_.begin_children(TimeSlice(clock_, 0)); }
   std::vector<json> all(LinkRef to, const std::string& type) const {
     std::vector<json> found;
     for (const auto& [link, message] : sent_) {
@@ -66,6 +73,9 @@ class CoordinatorSplits : public CoordinatorTest {
     }
     return found;
   }
+
+  std::string incarnation_;
+  bool begins_at_once_ = true;  // what a split makes
 };
 
 TEST_F(CoordinatorSplits, EachColourBecomesAGroupWhenTheLastRankHasCome) {
@@ -163,8 +173,10 @@ TEST_F(CoordinatorSplits, TheNextEpochBeginsToCountAnew) {
   EXPECT_NE(last(kA, "challenge"), nullptr);
 }
 
-// Children are never idle: what splits without end takes as many as one user may have.
+// Children are never idle: what splits without end takes as many as one user may have, also before
+// they begin.
 TEST_F(CoordinatorSplits, ChildrenOfAUserHaveABound) {
+  begins_at_once_ = false;
   constexpr std::int64_t kSplits = CoordinatedGroups::kPerUserWhoSplits / 3;
   for (std::int64_t sequence = 0; sequence < kSplits; ++sequence) {
     for (const auto& [link, rank] : {std::pair{kA, 0u}, {kA, 1u}, {kB, 2u}}) {
@@ -172,13 +184,93 @@ TEST_F(CoordinatorSplits, ChildrenOfAUserHaveABound) {
     }
     sent_.clear();
   }
-  EXPECT_GT(coordinator_.groups(), CoordinatedGroups::kPerUserWhoSplits - 3);
   for (const auto& [link, rank] : {std::pair{kA, 0u}, {kA, 1u}, {kB, 2u}}) {
     split(link, rank, rank, kSplits);
   }
-  EXPECT_LE(coordinator_.groups(), CoordinatedGroups::kPerUserWhoSplits);
   expect_refused(kA, Errc::quota_exceeded, "no room for 3 more");
   expect_refused(kB, Errc::quota_exceeded, "no room for 3 more");
+  EXPECT_EQ(begin_children(), 3 * kSplits);
+  EXPECT_GT(coordinator_.groups(), CoordinatedGroups::kPerUserWhoSplits - 3);
+  EXPECT_LE(coordinator_.groups(), CoordinatedGroups::kPerUserWhoSplits);
+}
+
+// A split of the largest group into single ranks has a thousand of them.
+class ChildrenToBegin : public CoordinatorSplits {
+ protected:
+  void SetUp() override {
+    CoordinatorSplits::SetUp();
+    begins_at_once_ = false;
+    split_all(0);
+  }
+  // Into single ranks.
+  void split_all(std::int64_t sequence) {
+    for (const auto& [link, rank] : {std::pair{kA, 0u}, {kA, 1u}, {kB, 2u}}) {
+      split(link, rank, rank, sequence);
+    }
+  }
+  std::size_t divided() const { return all(kA, "divided").size() + all(kB, "divided").size(); }
+};
+
+TEST_F(ChildrenToBegin, BeginAsThereIsTimeFor) {
+  EXPECT_EQ(divided(), 0u);
+  EXPECT_EQ(coordinator_.groups(), 1u);
+  EXPECT_TRUE(coordinator_.has_children_to_begin());
+  EXPECT_EQ(begin_child(), 1);
+  EXPECT_EQ(divided(), 1u);
+  EXPECT_EQ(coordinator_.groups(), 2u);
+  EXPECT_EQ(begin_children(), 2);
+  EXPECT_EQ(divided(), 3u);
+  EXPECT_EQ(coordinator_.groups(), 4u);
+  EXPECT_FALSE(coordinator_.has_children_to_begin());
+  EXPECT_EQ(begin_children(), 0);
+}
+
+TEST_F(ChildrenToBegin, BeginOfEachSplitInTurn) {
+  split_all(1);
+  sent_.clear();
+  EXPECT_EQ(begin_child(), 1);
+  EXPECT_EQ(begin_child(), 1);
+  const auto said = all(kA, "divided");
+  ASSERT_EQ(said.size(), 2u);
+  EXPECT_EQ(said[0]["sequence"], 0);
+  EXPECT_EQ(said[1]["sequence"], 1);
+  EXPECT_EQ(begin_children(), 4);
+}
+
+// What a rank hears after a withdrawal it may take for what became of another.
+TEST_F(ChildrenToBegin, BeginBeforeAWithdrawalIsAnswered) {
+  const json message = split_of(kA, 1, 1);
+  sent_.clear();
+  coordinator_.on_message(
+      kA, {{"t", "withdraw"}, {"uid", message["uid"]}, {"rank", 1}, {"nonce", message["nonce"]}});
+  ASSERT_EQ(sent_.size(), 3u);
+  EXPECT_EQ(sent_[0].second["t"], "divided");
+  EXPECT_EQ(sent_[1].second["t"], "members");
+  EXPECT_EQ(sent_[1].second["uid"], child_uid(1));
+  EXPECT_EQ(sent_[2].second["t"], "withdrawn");
+  EXPECT_EQ(begin_children(), 2) << "the others";
+}
+
+TEST_F(ChildrenToBegin, EndAtOnceIfANodeIsLostBefore) {
+  EXPECT_EQ(begin_child(), 1);
+  EXPECT_EQ(begin_child(), 1);
+  lose(kB, "broken");
+  EXPECT_EQ(coordinator_.groups(), 3u) << "the parent and two children of the other node";
+  EXPECT_EQ(begin_children(), 1);
+  EXPECT_EQ(members(kB)["uid"], child_uid(2));
+  EXPECT_TRUE(coordinator_.has_lost());
+  EXPECT_EQ(coordinator_.end_lost(TimeSlice(clock_, 1)), 1);
+  EXPECT_EQ((*last(kB, "end"))["uid"], child_uid(2));
+  EXPECT_EQ(coordinator_.groups(), 3u);
+}
+
+TEST_F(ChildrenToBegin, KeepTheLinksOfTheirRanks) {
+  say(kA, "ended", 1, {{"code", 1}, {"text", "over"}});
+  std::set<LinkRef> links;
+  coordinator_.add_links(links);
+  EXPECT_EQ(links, (std::set<LinkRef>{kA, kB}));
+  EXPECT_EQ(coordinator_.groups_of_others(), 1u);
+  EXPECT_EQ(begin_children(), 3) << "they do not need their parent";
 }
 
 TEST_F(CoordinatorSplits, AColourThatWasChangedOnTheWayIsNotProven) {
