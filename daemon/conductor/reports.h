@@ -44,8 +44,8 @@ class Reports {
 
   nlohmann::json clients(const Scope& scope) const;
   nlohmann::json peers() const;
-  nlohmann::json groups(const Scope& scope) const;
-  // The source asks these reports.
+  // The sources ask these reports.
+  RowSource groups(const Scope& scope) const;
   RowSource tensors(const Scope& scope) const;
   nlohmann::json counters() const;
   // Numbers and ids of groups and tensors, and their names.
@@ -60,6 +60,13 @@ class Reports {
   const wire::NodeId& self() const { return of_.outlets.post.self(); }
 
  private:
+  // One of the lanes that have chunks of an op counts it.
+  struct Progress {
+    std::uint64_t in_flight = 0, completed = 0;
+
+    void add(const MemberGroup& group);
+  };
+
   nlohmann::json joining_row(const std::string& uid, const JoinSet& set) const;
   nlohmann::json group_row(const MemberGroup& group) const;
   nlohmann::json waiting_rows(const MemberGroup& group) const;

@@ -50,7 +50,6 @@ Result<nlohmann::json> Verbs::handle(std::string_view verb, const nlohmann::json
   if (verb == "host") return report_host(sources_.flight_directory());
   if (verb == "clients") return conductor.reports().clients(scope);
   if (verb == "peers") return conductor.reports().peers();
-  if (verb == "groups") return conductor.reports().groups(scope);
   if (verb == "counters") return conductor.reports().counters();
   if (verb == "explain") return sources_.tuning->explain(text_argument(args, "tensor"), scope);
   if (verb == "policy") return policy(args);
@@ -64,14 +63,15 @@ Result<nlohmann::json> Verbs::handle(std::string_view verb, const nlohmann::json
   return sources_.view->handle(verb, args);
 }
 
-// Lists that grow with the tensors of a user's jobs.
+// Lists that grow with the groups and tensors of a user's jobs.
 RowSource Verbs::rows(std::string_view verb, const Credentials& credentials) {
-  if (verb != "tensors" && verb != "tuner") return nullptr;
+  if (verb != "groups" && verb != "tensors" && verb != "tuner") return nullptr;
   const Access& access = *sources_.access;
   if (!access.check(verb, credentials)) return nullptr;
   const Scope scope = access.scope_of(credentials);
-  return verb == "tuner" ? sources_.tuning->report(scope)
-                         : sources_.conductor->reports().tensors(scope);
+  if (verb == "tuner") return sources_.tuning->report(scope);
+  const Reports& reports = sources_.conductor->reports();
+  return verb == "groups" ? reports.groups(scope) : reports.tensors(scope);
 }
 
 Result<nlohmann::json> Verbs::policy(const nlohmann::json& args) {

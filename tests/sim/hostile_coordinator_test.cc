@@ -9,6 +9,7 @@
 #include "daemon/membership/group_id.h"
 #include "daemon/membership/group_proofs.h"
 #include "daemon/membership/hmac.h"
+#include "tests/daemon/control/all_rows.h"
 
 namespace tern::sim {
 namespace {
@@ -225,7 +226,8 @@ TEST_F(HostileCoordinatorTest, EndlessMissingRanks) {
   });
   request_ = rank_.join(evil_->id(), 0, 2);
   const auto waits_for = [&] {
-    const auto rows = cluster_.world.daemon(0).conductor->reports().groups(daemon::Scope::of_all());
+    const auto rows = daemon::all_rows(
+        cluster_.world.daemon(0).conductor->reports().groups(daemon::Scope::of_all()));
     return rows.empty() ? 0 : rows[0]["waiting"][0]["ranks"].size();
   };
   ASSERT_TRUE(cluster_.world.run_until([&] { return waits_for() > 0; }));

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "cluster.h"
+#include "tests/daemon/control/all_rows.h"
 
 namespace tern::sim {
 namespace {
@@ -27,8 +28,8 @@ std::uint64_t bad_messages(Cluster& cluster, std::size_t daemon) {
 }
 
 bool waits_for_rank_0(Cluster& cluster, std::size_t daemon) {
-  const auto rows =
-      cluster.world.daemon(daemon).conductor->reports().groups(daemon::Scope::of_all());
+  const auto rows = daemon::all_rows(
+      cluster.world.daemon(daemon).conductor->reports().groups(daemon::Scope::of_all()));
   return rows.size() == 1 && rows[0]["waiting"][0]["ranks"] == nlohmann::json::array({0});
 }
 
@@ -261,8 +262,8 @@ TEST(JoinRaces, ARankBesideItsCoordinatorIsToldAtOnceThatItsTimeHasRunOut) {
   const std::uint64_t join = cluster.ranks[0]->join(cluster.id, 0, 2, options);
   ASSERT_TRUE(cluster.world.run_until(
       [&] {
-        const auto rows =
-            cluster.world.daemon(0).conductor->reports().groups(daemon::Scope::of_all());
+        const auto rows = daemon::all_rows(
+            cluster.world.daemon(0).conductor->reports().groups(daemon::Scope::of_all()));
         return rows[0]["waiting"][0]["ranks"] == nlohmann::json::array({1});
       },
       5 * kSecond));

@@ -181,7 +181,8 @@ TEST_F(Quotas, GroupsOfAUserAreBoundedAndARejoinIsNoSecondOne) {
   // The epoch fails; one rank is back before the other has left.
   world.close(*a2);
   EXPECT_TRUE(world.run_until([&] {
-    const auto groups = world.daemon(0).conductor->reports().groups(Scope::of_user(kAlice));
+    const auto groups =
+        daemon::all_rows(world.daemon(0).conductor->reports().groups(Scope::of_user(kAlice)));
     return groups.size() == 1 && groups[0]["state"] == "failed";
   }));
   await(a0, a0.leave());
@@ -337,14 +338,14 @@ TEST_F(Quotas, EachUserIsShownWhatIsHis) {
   world.run_for(kSecond / 10);
   const daemon::Conductor& conductor = *world.daemon(0).conductor;
   const Scope alice = Scope::of_user(kAlice), bob = Scope::of_user(kBob);
-  EXPECT_EQ(conductor.reports().groups(alice).size(), 2u);
-  EXPECT_EQ(conductor.reports().groups(bob).size(), 1u);
+  EXPECT_EQ(daemon::all_rows(conductor.reports().groups(alice)).size(), 2u);
+  EXPECT_EQ(daemon::all_rows(conductor.reports().groups(bob)).size(), 1u);
   // A group of two users is of both, from the join on.
   shared_b.join(id, 1, 3);
   world.run_for(kSecond / 10);
-  EXPECT_EQ(conductor.reports().groups(bob).size(), 2u);
-  EXPECT_EQ(conductor.reports().groups(Scope::of_all()).size(), 3u);
-  EXPECT_EQ(conductor.reports().groups(Scope::of_user(7)).size(), 0u);
+  EXPECT_EQ(daemon::all_rows(conductor.reports().groups(bob)).size(), 2u);
+  EXPECT_EQ(daemon::all_rows(conductor.reports().groups(Scope::of_all())).size(), 3u);
+  EXPECT_EQ(daemon::all_rows(conductor.reports().groups(Scope::of_user(7))).size(), 0u);
   EXPECT_EQ(conductor.reports().clients(alice).size(), 2u);
   EXPECT_EQ(conductor.reports().client_count(alice), 2u);
   EXPECT_EQ(conductor.reports().client_count(), 4u);
@@ -357,9 +358,9 @@ TEST_F(Quotas, EachUserIsShownWhatIsHis) {
   EXPECT_EQ(daemon::all_rows(conductor.reports().tensors(Scope::of_all())).size(), 2u);
   // A failed group stays its owner's.
   world.close(a1);
-  EXPECT_TRUE(
-      world.run_until([&] { return conductor.reports().groups(alice)[1]["state"] == "failed"; }));
-  EXPECT_EQ(conductor.reports().groups(bob).size(), 2u);
+  EXPECT_TRUE(world.run_until(
+      [&] { return daemon::all_rows(conductor.reports().groups(alice))[1]["state"] == "failed"; }));
+  EXPECT_EQ(daemon::all_rows(conductor.reports().groups(bob)).size(), 2u);
 }
 
 }  // namespace

@@ -19,6 +19,17 @@ class ReportsTest : public PartRig {
     group_ = &add_group({1});
   }
 
+  void join(std::uint64_t client, const GroupId& id, std::int32_t rank, std::int32_t size) {
+    auto packet = shm::make_packet<shm::GroupJoinPacket>(shm::PacketKind::group_join, 40 + client);
+    const std::string text = format_group_id(id);
+    std::memcpy(packet.id, text.c_str(), text.size() + 1);
+    packet.rank = rank;
+    packet.size = size;
+    JoinRequest request;
+    ASSERT_TRUE(joins_.read(packet, request));
+    ASSERT_TRUE(joins_.add(*clients_.find(client), request));
+  }
+
   const Scope all_ = Scope::of_all(), alice_ = Scope::of_user(kAlice), bob_ = Scope::of_user(kBob);
   MemberGroup* group_ = nullptr;
   TensorRegistry tensors_{settings_, outlets_, {groups_, quotas_, kept_, refusals_, nullptr}};
@@ -33,8 +44,8 @@ TEST_F(ReportsTest, AUserSeesTheirOwn) {
   EXPECT_EQ(reports_.clients(all_).size(), 2u);
   ASSERT_EQ(reports_.clients(alice_).size(), 1u);
   EXPECT_EQ(reports_.clients(alice_)[0]["groups"], 1);
-  EXPECT_EQ(reports_.groups(alice_).size(), 1u);
-  EXPECT_EQ(reports_.groups(bob_).size(), 0u);
+  EXPECT_EQ(all_rows(reports_.groups(alice_)).size(), 1u);
+  EXPECT_EQ(all_rows(reports_.groups(bob_)).size(), 0u);
   EXPECT_EQ(reports_.client_count(bob_), 1u);
   EXPECT_EQ(reports_.client_count(), 3u);
   EXPECT_EQ(reports_.group_count(bob_), 0u);
@@ -94,38 +105,58 @@ TEST_F(ReportsTest, DevicesAreThoseOfWhichSomethingWasSaidSince) {
 }
 
 TEST_F(ReportsTest, AGroupSaysHowFarItIs) {
-  EXPECT_EQ(reports_.groups(all_)[0]["state"], "joining");
+  EXPECT_EQ(all_rows(reports_.groups(all_))[0]["state"], "joining");
   groups_.start(*group_);
-  EXPECT_EQ(reports_.groups(all_)[0]["state"], "running");
+  EXPECT_EQ(all_rows(reports_.groups(all_))[0]["state"], "running");
   groups_.leave(*group_, group_->ranks[0], 0);
-  EXPECT_EQ(reports_.groups(all_)[0]["state"], "leaving");
+  EXPECT_EQ(all_rows(reports_.groups(all_))[0]["state"], "leaving");
   groups_.end(*group_, Errc::peer_lost, "a peer was lost", false);
-  EXPECT_EQ(reports_.groups(all_)[0]["state"], "failed");
-  EXPECT_EQ(reports_.groups(all_)[0]["error"],
+  EXPECT_EQ(all_rows(reports_.groups(all_))[0]["state"], "failed");
+  EXPECT_EQ(all_rows(reports_.groups(all_))[0]["error"],
             std::string(errc_name(Errc::peer_lost)) + ": a peer was lost");
 }
 
 TEST_F(ReportsTest, AJoinSaysForHowLongItsFirstRankHasWaited) {
   const GroupId id = *mint_group_id("here", 7000);
-  const auto join = [&](std::uint64_t client, std::int32_t rank) {
-    auto packet = shm::make_packet<shm::GroupJoinPacket>(shm::PacketKind::group_join, 40 + client);
-    const std::string text = format_group_id(id);
-    std::memcpy(packet.id, text.c_str(), text.size() + 1);
-    packet.rank = rank;
-    packet.size = 4;
-    JoinRequest request;
-    ASSERT_TRUE(joins_.read(packet, request));
-    ASSERT_TRUE(joins_.add(*clients_.find(client), request));
-  };
-  join(1, 3);
+  join(1, id, 3, 4);
   clock_.advance_ns(kSecond);
-  join(2, 0);
+  join(2, id, 0, 4);
   clock_.advance_ns(kSecond / 2);
-  const auto rows = reports_.groups(all_);
+  const auto rows = all_rows(reports_.groups(all_));
   const auto row = std::find_if(rows.begin(), rows.end(),
                                 [](const nlohmann::json& one) { return one["number"] == 0; });
   ASSERT_NE(row, rows.end());
   EXPECT_EQ((*row)["waiting"][0]["seconds"], 1.5);
+}
+
+// Joins of the largest groups name very many ranks, and a user may have very many joins.
+TEST_F(ReportsTest, ALongListOfGroupsIsMadeInPieces) {
+  nlohmann::json missing = nlohmann::json::array();
+  for (std::uint32_t rank = 1; rank < 1024; ++rank) missing.push_back(rank);
+  constexpr std::size_t kJoins = 5;
+  for (std::size_t i = 0; i < kJoins; ++i) {
+    const GroupId id = *mint_group_id("here", 7000);
+    join(1, id, 0, 1024);
+    joins_.on_message(kSelf, {{"t", "waiting"}, {"uid", to_hex(id.uid)}, {"missing", missing}});
+  }
+  while (groups_.all().size() < kRowsOfCall + 1) add_group({1});
+  RowSource source = reports_.groups(alice_);
+  nlohmann::json rows = nlohmann::json::array();
+  ASSERT_TRUE(source(rows));
+  ASSERT_EQ(rows.size(), 4u) << "of four thousand numbers";
+  for (const nlohmann::json& row : rows) EXPECT_EQ(row["waiting"][0]["ranks"], missing);
+  rows.clear();
+  ASSERT_TRUE(source(rows));
+  ASSERT_EQ(rows.size(), kRowsOfCall);
+  EXPECT_EQ(rows[0]["number"], 0) << "the last join";
+  EXPECT_EQ(rows[1]["number"], group_->number);
+  // Anything may come and go between two pieces.
+  groups_.forget(*groups_.by_number(rows[kRowsOfCall - 1]["number"]));
+  const std::uint64_t last = add_group({1}).number;
+  const auto others = all_rows(source);
+  ASSERT_EQ(others.size(), 3u);
+  EXPECT_EQ(others[2]["number"], last);
+  EXPECT_EQ(all_rows(reports_.groups(bob_)).size(), 0u);
 }
 
 // Of two lanes each has the large op, and one of the small ones.
@@ -143,7 +174,7 @@ TEST_F(ReportsTest, AnOpOnSeveralLanesIsOne) {
     submit(lane, {0, 2 + lane}, 4);
     group_->lanes[lane]->on_timer(clock_.now_ns());
   }
-  const auto row = reports_.groups(all_)[0];
+  const auto row = all_rows(reports_.groups(all_))[0];
   EXPECT_EQ(row["ops_in_flight"], 3);
   EXPECT_EQ(row["waiting"].size(), 3u);
   EXPECT_EQ(reports_.clients(alice_)[0]["ops_in_flight"], 3);

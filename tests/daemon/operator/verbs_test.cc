@@ -56,7 +56,7 @@ TEST_F(VerbsTest, WhatIsNoVerbIsRefused) {
 
 TEST_F(VerbsTest, AskWhoMay) {
   EXPECT_TRUE(ask("version", json::object(), kAlice));
-  EXPECT_TRUE(ask("groups", json::object(), kAlice));
+  EXPECT_TRUE(ask("clients", json::object(), kAlice));
   for (const char* const verb :
        {"peers", "counters", "host", "settings", "log", "policy", "drain"}) {
     SCOPED_TRACE(verb);
@@ -79,10 +79,10 @@ TEST_F(VerbsTest, StatusSaysWhatTheCallerIs) {
 }
 
 TEST_F(VerbsTest, ListsThatGrowAreMadePieceByPiece) {
-  for (const char* const verb : {"tensors", "tuner"}) {
+  for (const char* const verb : {"groups", "tensors", "tuner"}) {
     EXPECT_NE(verbs_.rows(verb, who(kAlice)), nullptr) << verb;
   }
-  EXPECT_EQ(verbs_.rows("groups", who(0)), nullptr);
+  EXPECT_EQ(verbs_.rows("clients", who(0)), nullptr);
   EXPECT_EQ(verbs_.rows("dance", who(0)), nullptr);
 }
 
