@@ -50,9 +50,12 @@ Result<EagerRoom> EagerRoom::make(const collective::GroupShape& shape) {
   return room;
 }
 
-void EagerRoom::drop_pages() noexcept {
-  for (SlabPool& pool : announced_) pool.drop_pages();
-  for (SlabPool& pool : offered_) pool.drop_pages();
+bool EagerRoom::drop_pages(std::size_t pool) noexcept {
+  std::vector<SlabPool>& pools = pool < announced_.size() ? announced_ : offered_;
+  if (&pools == &offered_) pool -= announced_.size();
+  if (pool >= pools.size()) return false;
+  pools[pool].drop_pages();
+  return true;
 }
 
 }  // namespace tern::daemon

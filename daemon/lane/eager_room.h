@@ -5,6 +5,7 @@
 // frame finds no place is lost. So all of it is mapped when an epoch begins, and the group's
 // account pays for all of it, touched or not (docs/adr/0065-promised-room-is-paid-for.md).
 
+#include <cstddef>
 #include <cstdint>
 #include <span>
 #include <vector>
@@ -30,8 +31,8 @@ class EagerRoom {
   std::span<SlabPool> announced() noexcept { return announced_; }
   std::span<SlabPool> offered() noexcept { return offered_; }
 
-  // Of pools that nobody uses.
-  void drop_pages() noexcept;
+  // Of the pool with this number, if nobody uses it. False: there is no such pool.
+  bool drop_pages(std::size_t pool) noexcept;
   // As Mapping's.
   bool unmap_some() noexcept { return memory_.unmap_some(); }
 

@@ -11,7 +11,8 @@ class IdlePages {
  public:
   void touch() noexcept { touched_ = true; }
   bool touched() const noexcept { return touched_; }
-  // True, once: the lane has been at rest for `keep_ns`, and what was touched is to be dropped.
+  // The lane has been at rest for `keep_ns`: what was touched is to be dropped, in as many turns as
+  // that takes, until dropped() or until the lane is busy.
   bool due(std::uint64_t now_ns, bool busy, std::uint64_t keep_ns) noexcept {
     if (!touched_) return false;
     if (busy) {
@@ -19,10 +20,11 @@ class IdlePages {
       return false;
     }
     if (deadline_ns_ == 0) deadline_ns_ = now_ns + keep_ns;
-    if (now_ns < deadline_ns_) return false;
+    return now_ns >= deadline_ns_;
+  }
+  void dropped() noexcept {
     touched_ = false;
     deadline_ns_ = 0;
-    return true;
   }
   // 0: nothing waits for a time.
   std::uint64_t deadline_ns() const noexcept { return deadline_ns_; }

@@ -17,6 +17,8 @@ constexpr int kEntriesPerRound = 32;
 // wire must not wait long for the codec.
 constexpr int kActionsPerRound = 4;
 constexpr std::uint64_t kTimerNs = 50'000'000;
+// Of a turn, for pages that go back to the kernel.
+constexpr std::uint64_t kDropNs = 1'000'000;
 // Of a turn, for commands.
 constexpr std::uint64_t kCommandsNs = 2'000'000;
 // And for entries: as long as a chunk may take, so that who floods a lane with entries that come to
@@ -385,13 +387,26 @@ void Lane::publish_gauges() {
 
 void Lane::drop_idle_pages(std::uint64_t now_ns) {
   const bool busy = resources_.memory.frames_in_flight() > 0 || groups_.any_live_op();
-  if (!idle_pages_.due(now_ns, busy, resources_.settings.keep_pages_ns)) return;
-  // A carrier that knows these pages must learn that others take their place.
-  resources_.memory.untell(transport_);
-  resources_.memory.drop_pages();
-  resources_.codec.scratch.drop_pages();
-  resources_.memory.tell(transport_);
-  groups_.drop_pages();
+  if (!idle_pages_.due(now_ns, busy, resources_.settings.keep_pages_ns)) {
+    dropped_.reset();
+    return;
+  }
+  if (!dropped_) {
+    // A carrier that knows these pages must learn that others take their place.
+    resources_.memory.untell(transport_);
+    resources_.memory.drop_pages();
+    resources_.codec.scratch.drop_pages();
+    resources_.memory.tell(transport_);
+    dropped_.emplace();
+    return;
+  }
+  // Other nodes may have filled their room, which is hundreds of MiB of a large group.
+  const TimeSlice slice(resources_.clock, kDropNs);
+  while (groups_.drop_pages(*dropped_)) {
+    if (slice.is_over()) return;
+  }
+  dropped_.reset();
+  idle_pages_.dropped();
 }
 
 }  // namespace tern::daemon

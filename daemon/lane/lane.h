@@ -10,6 +10,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -122,6 +123,7 @@ class Lane final : private FrameSink, private EntrySink {
   std::size_t first_client_ = 0;  // whose entries come first
   std::uint64_t next_timer_ns_ = 0;
   IdlePages idle_pages_;
+  std::optional<LaneGroups::Dropped> dropped_;  // of groups, once the lane's own pages are
   TurnMeter turns_;
 };
 

@@ -69,8 +69,12 @@ std::uint64_t LaneGroups::ops_in_flight() const {
   return ops;
 }
 
-void LaneGroups::drop_pages() {
-  for (LaneGroup* group : groups_) group->room().drop_pages();
+bool LaneGroups::drop_pages(Dropped& dropped) {
+  while (dropped.groups < groups_.size()) {
+    if (groups_[dropped.groups]->room().drop_pages(dropped.pools++)) return true;
+    dropped = {dropped.groups + 1, 0};
+  }
+  return false;
 }
 
 }  // namespace tern::daemon

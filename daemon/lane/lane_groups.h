@@ -52,7 +52,13 @@ class LaneGroups {
 
   bool any_live_op() const;
   std::uint64_t ops_in_flight() const;
-  void drop_pages();
+  // How far the pages of groups' rooms have been dropped: a group may go or come meanwhile, which
+  // leaves some out until the lane is at rest the next time.
+  struct Dropped {
+    std::size_t groups = 0, pools = 0;  // of the next group
+  };
+  // Drops those of one more pool. False: there is none.
+  bool drop_pages(Dropped& dropped);
 
  private:
   std::vector<LaneGroup*> groups_;

@@ -13,13 +13,16 @@ TEST(IdlePages, UntouchedPagesAreNeverDue) {
   EXPECT_EQ(pages.deadline_ns(), 0u);
 }
 
-TEST(IdlePages, AreDueOnceAfterTheTime) {
+TEST(IdlePages, AreDueAfterTheTimeUntilTheyAreDropped) {
   IdlePages pages;
   pages.touch();
   EXPECT_FALSE(pages.due(1000, false, kKeepNs));
   EXPECT_EQ(pages.deadline_ns(), 1100u);
   EXPECT_FALSE(pages.due(1099, false, kKeepNs));
   EXPECT_TRUE(pages.due(1100, false, kKeepNs));
+  EXPECT_TRUE(pages.due(1101, false, kKeepNs));
+  EXPECT_EQ(pages.deadline_ns(), 1100u);
+  pages.dropped();
   EXPECT_EQ(pages.deadline_ns(), 0u);
   EXPECT_FALSE(pages.due(9999, false, kKeepNs));
 }
@@ -32,6 +35,8 @@ TEST(IdlePages, WorkPutsTheTimeOff) {
   EXPECT_EQ(pages.deadline_ns(), 0u);
   EXPECT_FALSE(pages.due(1120, false, kKeepNs));
   EXPECT_TRUE(pages.due(1220, false, kKeepNs));
+  EXPECT_FALSE(pages.due(1221, true, kKeepNs)) << "before all of them were dropped";
+  EXPECT_FALSE(pages.due(1222, false, kKeepNs));
 }
 
 }  // namespace

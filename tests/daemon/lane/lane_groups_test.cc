@@ -138,6 +138,30 @@ TEST_F(LaneGroupsTest, NobodyMaySpeakForAnotherNodeOrEpoch) {
   expect_breach(frame());
 }
 
+TEST_F(LaneGroupsTest, DropThePagesOfOneNodeAfterTheOther) {
+  const auto with_values = [](std::uint64_t number) {
+    GroupSetup setup = lane_test::group_of(2, number);
+    setup.shape.eager_bytes = 256;
+    return setup;
+  };
+  LaneGroup third{with_values(3), *EagerRoom::make(with_values(3).shape)};
+  LaneGroup fourth{with_values(4), *EagerRoom::make(with_values(4).shape)};
+  LaneGroups with_rooms;
+  with_rooms.add(third);
+  with_rooms.add(fourth);
+  SlabPool& last = fourth.room().offered()[1];
+  const std::uint32_t slab = last.take();
+  last.slab(slab)[0] = std::byte{1};
+  last.give(slab);
+  // Announcements and offers of two nodes each.
+  LaneGroups::Dropped dropped;
+  for (int step = 1; step < 8; ++step) EXPECT_TRUE(with_rooms.drop_pages(dropped)) << step;
+  EXPECT_EQ(last.slab(slab)[0], std::byte{1});
+  EXPECT_TRUE(with_rooms.drop_pages(dropped));
+  EXPECT_EQ(last.slab(slab)[0], std::byte{0});
+  EXPECT_FALSE(with_rooms.drop_pages(dropped));
+}
+
 TEST_F(LaneGroupsTest, OpsAreThoseOfAllGroups) {
   EXPECT_FALSE(groups.any_live_op());
   lane_test::submit(first.core().ops(), {0, 0}, lane_test::all_reduce_of(4));
