@@ -171,6 +171,8 @@ def main():
     options = parser.parse_args()
     if options.starts < 2 or options.blocks < 1:
         parser.error("an interval needs two starts at least, and a start a block")
+    if options.within is not None and options.starts < LEAST_STARTS:
+        parser.error(f"--within needs up to {LEAST_STARTS} --starts at least")
     if options.record and (options.hogs or options.quantile != 0.5 or options.sizes != list(SIZES)):
         parser.error("the page has medians of all sizes without hogs")
     options.real_time &= options.hogs == 0

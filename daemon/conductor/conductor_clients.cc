@@ -28,7 +28,7 @@ struct Conductor::Received {
   const shm::PacketHeader& header;
   std::span<const std::byte> bytes;
 
-  // Copies the packet out of the foreign bytes. False: they are none.
+  // Copies the packet out of the foreign bytes. False: the bytes are no such packet.
   template <typename Packet, typename Use>
   bool read(Use use) const {
     Packet packet;
@@ -41,7 +41,7 @@ struct Conductor::Received {
 struct Conductor::PacketHandler {
   const char* step;  // of the conductor's turn
   const char* why;   // a client is dropped whose bytes are no such packet
-  // False: they are none.
+  // False: the bytes are no such packet.
   bool (*handle)(Conductor& self, const Received& received);
 
   static PacketHandler of(std::uint16_t kind);

@@ -281,7 +281,8 @@ std::string Quotas::group_problem(const JoinSet& set, std::uint64_t bytes) const
   if (most == 0) return "";
   const std::uint32_t user = set.ranks.begin()->second.user;
   const std::string joining = to_hex(set.id.uid);
-  std::uint64_t of_user = counted_.groups.bytes_being_freed(settings_.sub_users.owner_of(user));
+  const std::uint64_t freed = counted_.groups.bytes_being_freed(settings_.sub_users.owner_of(user));
+  std::uint64_t of_user = freed;
   std::uint64_t of_all = counted_.groups.bytes_being_freed();
   std::uint64_t others = settings_.own_bytes + counted_.kept.bytes();
   bool replaced = false;  // see share_of()
@@ -290,6 +291,12 @@ std::string Quotas::group_problem(const JoinSet& set, std::uint64_t bytes) const
     if (group->has_ended() && group->uid == joining && !std::exchange(replaced, true)) continue;
     of_all += group->memory_bytes;
     if (is_of(user, group->account)) of_user += group->memory_bytes;
+  }
+  // A job that begins again is not refused for what is still being freed of it.
+  if (!replaced) {
+    const std::uint64_t own = std::min(freed, bytes);
+    of_user -= own;
+    of_all -= own;
   }
   const std::uint64_t for_groups = std::max(kLeastForGroups, most / kPartsForGroups);
   const std::uint64_t left = for_groups - std::min(for_groups, of_all + bytes);
@@ -324,8 +331,8 @@ std::string Quotas::tensor_problem(std::uint32_t user) const {
   return "";
 }
 
-// Some 250 bytes each, which no other limit counts. Those of a group that is removed go soon: a job
-// that begins again may declare the same names meanwhile.
+// Some hundred bytes each, with a word for each local rank, which no other limit counts. Those of a
+// group that is removed go soon: a job that begins again may declare the same names meanwhile.
 std::string Quotas::name_problem(std::uint32_t user) const {
   const std::uint64_t most = settings_.limits.max_tensors_per_user;
   std::uint64_t taken = 0;
@@ -388,13 +395,13 @@ std::uint64_t Quotas::memory_of_all() const {
 
 std::string Quotas::memory_problem(std::uint32_t user, std::uint64_t bytes) const {
   const std::uint64_t most = settings_.limits.max_memory_bytes;
-  if (most == 0) return "";
+  if (most == 0 || bytes == 0) return "";
   const std::uint64_t taken = memory_of_all();
   if (std::string why = shortage(bytes, taken, most); !why.empty()) return why;
   // As with places, unless the operator lets one user have everything.
   const std::uint64_t mine = memory_of(user), left = most - taken;
   const bool leaves_enough = mine + bytes <= kPartsOfMemory * (left - bytes);
-  if (bytes == 0 || leaves_enough || max_arena_bytes() >= most) return "";
+  if (leaves_enough || max_arena_bytes() >= most) return "";
   return std::to_string(bytes) + " bytes more beside the " + std::to_string(mine) +
          " that this user has leave " + std::to_string(left - bytes) + " of " +
          limit("max_memory_bytes", most) + " to others, less than a third as much: free some " +

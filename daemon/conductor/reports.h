@@ -60,7 +60,7 @@ class Reports {
   const wire::NodeId& self() const { return of_.outlets.post.self(); }
 
  private:
-  // One of the lanes that have chunks of an op counts it.
+  // Ops of groups. Each op is counted by one of the lanes that have chunks of it.
   struct Progress {
     std::uint64_t in_flight = 0, completed = 0;
 

@@ -9,7 +9,10 @@ namespace tern::daemon {
 
 class IdlePages {
  public:
-  void touch() noexcept { touched_ = true; }
+  void touch() noexcept {
+    touched_ = true;
+    deadline_ns_ = 0;
+  }
   bool touched() const noexcept { return touched_; }
   // The lane has been at rest for `keep_ns`: what was touched is to be dropped, in as many turns as
   // that takes, until dropped() or until the lane is busy.

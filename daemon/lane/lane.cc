@@ -137,8 +137,8 @@ int Lane::run_groups(std::uint64_t now_ns) {
     busy = &user;
     work += done;
   }
-  // Who alone has something to do need not leave a part of the round to users who are active, but
-  // wait or send what comes to nothing.
+  // A user may be active and have nothing to do here: ops wait, or entries come to nothing. Whoever
+  // alone has something to do leaves no part of the round to such users.
   const bool is_alone = busy != nullptr && !are_others_busy && sharing_.load().several_users();
   for (int turn = 1; is_alone && turn < kActionsPerRound && spent.leaves_time(); ++turn) {
     const int done = run_groups_of(*busy, sharing_, spent);
@@ -159,7 +159,6 @@ int Lane::drain_clients() {
   for (std::size_t i = 0; i < clients.size(); ++i) {
     LaneClient& client = clients[(first_client_ + i) % clients.size()];
     if (client.dropping || client.submissions.empty()) continue;
-    if (!slice) slice.emplace(resources_.clock, kEntriesNs);
     const std::uint64_t until =
         client.taken + std::min<std::uint64_t>(client.submissions.size(), kEntriesPerRound);
     // The groups and tensors that these entries speak of are in commands older than the entries.
@@ -167,6 +166,7 @@ int Lane::drain_clients() {
     const int ran = run_commands(older);
     work += ran;
     if (static_cast<std::size_t>(ran) < older) return work;
+    if (!slice) slice.emplace(resources_.clock, kEntriesNs);
     // A corrupt ring has no size; taking from it says so to the conductor.
     if (client.submissions.corrupt()) clients.take_entry(client, *this);
     bool over = false;

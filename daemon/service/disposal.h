@@ -9,10 +9,11 @@
 
 namespace tern::daemon {
 
-// Seals the memory of clients, reads the logs that they name, and closes and unmaps what they
-// leave, on threads that may wait: to close a client's descriptor, or to seal what it punches holes
-// into, may take as long as the client likes, to read a log as long as the disk does, and to free a
-// filled arena takes a fifth of a second for each GiB.
+// Seals the memory of clients, reads the logs that they name, frees what lanes kept of their
+// groups, and closes and unmaps what they leave, on threads that may wait: to close a client's
+// descriptor, or to seal what it punches holes into, may take as long as the client likes, to read
+// a log as long as the disk does, and to free a filled arena takes a fifth of a second for each
+// GiB.
 //
 // Each user has one thread at most, so that what is stuck is his own. Of the users whose things are
 // stuck at the same time there may be kThreads; then the things of others wait for one of them.

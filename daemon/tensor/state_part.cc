@@ -206,9 +206,11 @@ Result<void> StatePart::check_foldable(std::uint32_t nodes, std::uint64_t seen) 
                     std::to_string(nodes) + " nodes, now " + std::to_string(header_.nodes) +
                     "). Start from zero: do not import it");
   }
-  const std::uint64_t all =
-      nodes == kMaxParts ? ~std::uint64_t{0} : (std::uint64_t{1} << nodes) - 1;
-  if (nodes > kMaxParts || seen != all) {
+  // A foreign number: not every one may be shifted by.
+  const auto all_of = [](std::uint32_t count) {
+    return count == kMaxParts ? ~std::uint64_t{0} : (std::uint64_t{1} << count) - 1;
+  };
+  if (nodes > kMaxParts || seen != all_of(nodes)) {
     return fail(Errc::invalid_argument,
                 "to fold error feedback into another layout the parts of all " +
                     std::to_string(nodes) + " nodes are needed");

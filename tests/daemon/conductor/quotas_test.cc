@@ -324,13 +324,13 @@ TEST_F(QuotasOfGroups, OnesThatAreBeingFreedStillCount) {
           may_end.wait();
           return false;
         },
-        200'000'000);
+        300'000'000);
     begun.wait();
-    EXPECT_EQ(quotas.group_problem(set, 200'000'000), "") << "a job that begins again";
-    EXPECT_NE(quotas.group_problem(set, 200'000'001), "");
+    EXPECT_EQ(quotas.group_problem(set, 400'000'000), "") << "a job that begins again";
+    EXPECT_NE(quotas.group_problem(set, 400'000'001), "");
     set.ranks[0].user = kBob;
-    EXPECT_EQ(quotas.group_problem(set, 300'000'000), "");
-    EXPECT_NE(quotas.group_problem(set, 300'000'001), "");
+    EXPECT_EQ(quotas.group_problem(set, 250'000'000), "");
+    EXPECT_NE(quotas.group_problem(set, 250'000'001), "");
     EXPECT_NE(quotas.hello_problem(connect(2, kBob), 1'150'000'000), "");
     may_end.count_down();
   }

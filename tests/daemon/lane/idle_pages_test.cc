@@ -27,6 +27,16 @@ TEST(IdlePages, AreDueAfterTheTimeUntilTheyAreDropped) {
   EXPECT_FALSE(pages.due(9999, false, kKeepNs));
 }
 
+TEST(IdlePages, WhatIsTouchedWhileOthersAreDroppedWaitsForItsTime) {
+  IdlePages pages;
+  pages.touch();
+  EXPECT_FALSE(pages.due(1000, false, kKeepNs));
+  EXPECT_TRUE(pages.due(1100, false, kKeepNs));
+  pages.touch();  // by what begins and ends within a turn
+  EXPECT_FALSE(pages.due(1101, false, kKeepNs));
+  EXPECT_TRUE(pages.due(1201, false, kKeepNs));
+}
+
 TEST(IdlePages, WorkPutsTheTimeOff) {
   IdlePages pages;
   pages.touch();

@@ -160,7 +160,6 @@ TEST_F(TwoLinksTest, OneIsHeardAndAnsweredWhileTheOtherHasMuchThatWaits) {
   EXPECT_LT(here.messages.size(), 50u) << "much still waits";
 }
 
-// A link that breaks has said what it has said.
 TEST_F(ControlLinksTest, MessagesWaitWhileWhatFollowsFromThemHasNoRoom) {
   End& here = end("here");
   End& there = end("there");
@@ -176,6 +175,7 @@ TEST_F(ControlLinksTest, MessagesWaitWhileWhatFollowsFromThemHasNoRoom) {
   EXPECT_EQ(here.messages.size(), 1u);
 }
 
+// A link that breaks has said what it has said.
 TEST_F(ControlLinksTest, ALinkIsLostAfterItsMessages) {
   End& here = end("here");
   End& there = end("there");

@@ -221,6 +221,15 @@ TEST(StatePartCheck, BytesThatNoExportHasWritten) {
   expect_bad([](StatePartHeader& header) { header.bytes = ~std::uint64_t{0}; });
 }
 
+TEST(StatePartCheck, APartOfMoreNodesThanAGroupHas) {
+  Node node({}, 0);
+  Bytes bytes = node.exported();
+  StatePartHeader header = header_in(bytes);
+  header.nodes = 254;
+  put_header(bytes, header);
+  expect_refused(node.part, bytes, Errc::invalid_argument, "the parts of all 254 nodes are needed");
+}
+
 TEST(StatePartCheck, TruncatedParts) {
   Node node({}, 0);
   Bytes bytes = node.exported();
