@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "base/time_slice.h"
+#include "collective/slots.h"
 #include "daemon/membership/control_frames.h"
 #include "daemon/membership/control_links.h"
 
@@ -15,8 +16,9 @@ namespace tern::daemon {
 // Carries control messages to coordinators and members, wherever they are. What this daemon says to
 // itself waits in an inbox, so that no part is called back while it handles a message. What it says
 // to others goes to as many links in a turn as a group has nodes. The rest waits in an outbox, for
-// a thousand ranks may be told or refused at once. The outbox has room for what follows from one
-// turn: no message of others is to be read while it is not empty.
+// a thousand ranks may be told or refused at once. No message of others is to be read while the
+// outbox is not empty, so that what they say does not fill it. What else does has slices of time,
+// and no bound on letters.
 class ControlPost final : public ControlSender {
  public:
   // REQUIRES: the links outlive this.
@@ -56,7 +58,7 @@ class ControlPost final : public ControlSender {
 
  private:
   static constexpr int kMostAtOnce = 256;
-  static constexpr int kSentAtOnce = 64;
+  static constexpr int kSentAtOnce = static_cast<int>(collective::kMaxNodes);
 
   // A message for other daemons, which is written once.
   struct Letter {

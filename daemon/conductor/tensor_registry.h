@@ -55,8 +55,8 @@ class TensorRegistry {
   void release_all(const MemberGroup& group, const MemberRank& rank) {
     left_.push_back({group.number, group.bit_of(rank), std::nullopt});
   }
-  // Releases one tensor of a rank that has left, and others until the slice is over or the lanes
-  // take no more commands. Returns how many it has looked at.
+  // As long as lanes take commands: releases one tensor of a rank that has left, and others until
+  // the slice is over. Returns how many it has looked at.
   int release_left(const TimeSlice& slice);
   bool has_to_release() const { return !left_.empty(); }
   // All lanes have let go of the group: it is forgotten with its tensors, by forget_groups().

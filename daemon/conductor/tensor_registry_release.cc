@@ -33,13 +33,13 @@ void TensorRegistry::release(const Client& client, const shm::TensorReleasePacke
 // What does not fit in the rings of the lanes waits here, not as commands.
 int TensorRegistry::release_left(const TimeSlice& slice) {
   int tensors = 0;
-  while (!left_.empty()) {
+  while (!left_.empty() && !outlets_.lanes.has_backlog()) {
     if (!release_next(left_.front())) {
       left_.pop_front();
       continue;
     }
     ++tensors;
-    if (slice.is_over() || outlets_.lanes.has_backlog()) break;
+    if (slice.is_over()) break;
   }
   return tensors;
 }
