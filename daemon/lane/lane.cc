@@ -17,6 +17,8 @@ constexpr int kEntriesPerRound = 32;
 // wire must not wait long for the codec.
 constexpr int kActionsPerRound = 4;
 constexpr std::uint64_t kTimerNs = 50'000'000;
+// How long a lane sleeps where nothing is in flight.
+constexpr std::uint64_t kIdleNs = 1'000'000'000;
 // Of a turn, for pages that go back to the kernel.
 constexpr std::uint64_t kDropNs = 1'000'000;
 // Of a turn, for commands.
@@ -210,9 +212,15 @@ std::uint64_t Lane::next_deadline_ns() const {
       std::any_of(groups_.begin(), groups_.end(), [](LaneGroup* group) {
         return group->is_live() || group->news().is_let_go() || !group->news().is_ready();
       });
-  // Without an op in flight there is nothing to time out but the links.
-  const std::uint64_t timer = busy ? next_timer_ns_ : resources_.clock.now_ns() + 1'000'000'000;
-  std::uint64_t deadline = links_.next_deadline_ns(timer);
+  // Without an op in flight there is nothing to time out but the links, and without a client there
+  // is nobody to begin one.
+  std::uint64_t deadline = ~std::uint64_t{0};
+  if (busy) {
+    deadline = next_timer_ns_;
+  } else if (client_count() != 0) {
+    deadline = resources_.clock.now_ns() + kIdleNs;
+  }
+  deadline = links_.next_deadline_ns(deadline);
   for (const std::uint64_t due : {idle_pages_.deadline_ns(), state_moves_.deadline_ns()}) {
     if (due != 0) deadline = std::min(deadline, due);
   }

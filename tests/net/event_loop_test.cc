@@ -28,6 +28,13 @@ TEST(EventLoop, WakesFromAnotherThread) {
   other.join();
 }
 
+TEST(EventLoop, AWaitWithoutAnEndIsEndedByAWake) {
+  EventLoop loop;
+  std::thread other([&] { loop.wake(); });
+  EXPECT_GT(loop.wait(~std::uint64_t{0}), 0);
+  other.join();
+}
+
 TEST(EventLoop, WaitEndsWithItsTimeout) {
   EventLoop loop;
   EXPECT_EQ(loop.wait(1'000'000), 0);

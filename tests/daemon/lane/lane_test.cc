@@ -111,6 +111,13 @@ TEST_F(LaneTurns, LookAtTheClockThreeTimesWhereThereIsNothingToDo) {
 }
 
 // A daemon that ends loses all links at once, of which there may be more than events have room.
+TEST_F(LaneTurns, WaitForAnEventAloneWhereThereIsNoClient) {
+  EXPECT_EQ(lane_.next_deadline_ns(), ~std::uint64_t{0});
+  add(alice_);
+  const std::uint64_t deadline = lane_.next_deadline_ns();
+  EXPECT_LE(deadline, clock_.now_ns() + 1'000'000'000);
+}
+
 TEST_F(LaneTurns, TellOneLossOfEachGroup) {
   constexpr std::size_t kGroups = 100;
   std::vector<std::unique_ptr<LaneGroup>> groups;

@@ -31,16 +31,25 @@ TEST(Watchdog, IsFedOnceAllLanesHaveAnsweredAndNotBefore) {
   EXPECT_EQ(lanes.wakes, (std::vector{1, 1}));
 }
 
-TEST(Watchdog, AsksAgainEveryQuarterOfTheTimeout) {
+TEST(Watchdog, SeesAnAnswerWheneverItsThreadIsAwake) {
   Lanes lanes;
   lanes.watchdog.tick(100);
   lanes.answer_all();
+  ASSERT_LT(101u, lanes.watchdog.next_deadline_ns());
+  EXPECT_TRUE(lanes.watchdog.tick(101));
+}
+
+TEST(Watchdog, AsksAgainEveryQuarterOfTheTimeoutOrABitBeforeIfItsThreadIsAwake) {
+  Lanes lanes;
+  constexpr std::uint64_t kRound = kTimeout / 4;
+  lanes.watchdog.tick(100);
+  lanes.answer_all();
   ASSERT_TRUE(lanes.watchdog.tick(lanes.watchdog.next_deadline_ns()));
-  EXPECT_EQ(lanes.watchdog.next_deadline_ns(), 100 + kTimeout / 4);
-  EXPECT_FALSE(lanes.watchdog.tick(99 + kTimeout / 4));
+  EXPECT_EQ(lanes.watchdog.next_deadline_ns(), 100 + kRound);
+  EXPECT_FALSE(lanes.watchdog.tick(99 + kRound * 3 / 4));
   EXPECT_EQ(lanes.wakes, (std::vector{1, 1}));
   // An old answer does not count for a new question.
-  EXPECT_FALSE(lanes.watchdog.tick(100 + kTimeout / 4));
+  EXPECT_FALSE(lanes.watchdog.tick(100 + kRound * 3 / 4));
   EXPECT_EQ(lanes.wakes, (std::vector{2, 2}));
 }
 
