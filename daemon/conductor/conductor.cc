@@ -102,6 +102,10 @@ int Conductor::do_work() {
       groups_.weigh(tuning_->policy());
     }
   }
+  turns_.step("commands");
+  work += commands_.flush();
+  // A lost link or a new epoch may be news for the ranks of very many groups.
+  if (!post_.has_room()) return work;
   const TimeSlice for_lost(clock_, kSliceNs);
   turns_.step("lost epochs");
   work += coordinator_.end_lost(for_lost);
@@ -115,7 +119,6 @@ int Conductor::do_work() {
   turns_.step("lost groups");
   work += groups_.settle(for_lost);
   turns_.step("timers");
-  work += commands_.flush();
   forget_unused();
   return work;
 }

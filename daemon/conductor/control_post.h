@@ -17,8 +17,8 @@ namespace tern::daemon {
 // itself waits in an inbox, so that no part is called back while it handles a message. What it says
 // to others goes to as many links in a turn as a group has nodes. The rest waits in an outbox, for
 // a thousand ranks may be told or refused at once. No message of others is to be read while the
-// outbox is not empty, so that what they say does not fill it. What else does has slices of time,
-// and no bound on letters.
+// outbox is not empty, so that what they say does not fill it. Who has news for many at once, of a
+// lost link or of an ended epoch, begins while the outbox has room.
 class ControlPost final : public ControlSender {
  public:
   // REQUIRES: the links outlive this.
@@ -52,12 +52,14 @@ class ControlPost final : public ControlSender {
   }
 
   bool has_letters() const { return !outbox_.empty(); }
+  bool has_room() const { return outbox_.size() < kMostLetters; }
   // Once in a turn. Sends the oldest message to one link, and others until the slice is over. Returns
   // how many.
   int dispatch(const TimeSlice& slice);
 
  private:
   static constexpr int kMostAtOnce = 256;
+  static constexpr std::size_t kMostLetters = 256;
   static constexpr int kSentAtOnce = static_cast<int>(collective::kMaxNodes);
 
   // A message for other daemons, which is written once.

@@ -71,5 +71,17 @@ TEST_F(ControlPostTest, SendsLettersInOrderAsThereIsTimeFor) {
   EXPECT_EQ(post_.dispatch(TimeSlice(clock_, 1)), 0);
 }
 
+TEST_F(ControlPostTest, HasRoomForNewsUntilVeryManyLettersWait) {
+  const LinkRef link = post_.open({"there", 7001});
+  for (int i = 0; i < 64; ++i) post_.send(link, {{"t", "sent at once"}});
+  for (int i = 0; i < 256; ++i) {
+    EXPECT_TRUE(post_.has_room()) << i;
+    post_.send(link, {{"t", "end"}});
+  }
+  EXPECT_FALSE(post_.has_room());
+  post_.dispatch(TimeSlice(clock_, 0));
+  EXPECT_TRUE(post_.has_room());
+}
+
 }  // namespace
 }  // namespace tern::daemon::conductor_test
