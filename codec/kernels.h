@@ -151,7 +151,15 @@ struct UnpackBlocks {
   const std::byte* scales;
   std::size_t group_runs;
   std::size_t first_run;
-  bool add;
+  // What the elements are added to: null is nothing, and `out` a sum that is there already. Another
+  // one lies as `out` does, and is read and not written.
+  const std::byte* to;
+
+  enum class Sum : std::uint8_t { none, in_place, elsewhere };
+  Sum sum() const noexcept {
+    if (to == nullptr) return Sum::none;
+    return to == reinterpret_cast<const std::byte*>(out) ? Sum::in_place : Sum::elsewhere;
+  }
 };
 
 // input + scale * state, or the input alone if the state is null.

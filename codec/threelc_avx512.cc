@@ -20,10 +20,10 @@ namespace tern::codec {
 namespace {
 
 constexpr std::size_t kLanes = 16;
-// Lines of an accumulator are fetched one batch of blocks ahead, so that memory works while the
-// next batch of columns is expanded. A plain output is not: its lines are written as a whole, and
-// fetching them made decoding a quarter slower.
-constexpr std::size_t kPrefetchOutput = 2560;
+// Lines that are added to are fetched one batch of blocks ahead, so that memory works while the
+// next batch of columns is expanded. An output that is only written is not: its lines are written
+// as a whole, and fetching them made decoding a quarter slower.
+constexpr std::size_t kPrefetchSum = 2560;
 constexpr std::size_t kVectorsPerRun = kRunElements / kLanes;
 
 // The code byte for a position in a run of zeros, counted from 1: what is written if the run ends
@@ -217,14 +217,15 @@ void quantize(const QuantizeBlocks& request, ZeroRunWriter& writer, float* energ
   }
 }
 
-template <bool kAdd>
+using Sum = UnpackBlocks::Sum;
+
+template <Sum kSum>
 TERN_AVX512 void unpack_blocks(const UnpackBlocks& shared_request) noexcept {
   const UnpackBlocks request = shared_request;
   ScaleCursor cursor(request.scales, request.group_runs, request.first_run, DType::f32);
   for (std::size_t block = 0; block < request.blocks; ++block) {
     __m512i columns = load_bytes(request.columns + block * kBlockColumns);
-    float* const out = request.out + block * request.block_step;
-    if constexpr (kAdd) {
+    if constexpr (kSum == Sum::in_place) {
       if (_mm512_cmpneq_epi8_mask(columns, byte_set(kZeroColumn)) == 0) {
         for (std::size_t run = 0; run < kRunsPerBlock; ++run) cursor.next_run();
         continue;
@@ -242,20 +243,26 @@ TERN_AVX512 void unpack_blocks(const UnpackBlocks& shared_request) noexcept {
       const __mmask64 below = ~at_least_one;
       const __m512 scale = _mm512_set1_ps(cursor.scale());
       const __m512 negated = _mm512_set1_ps(-cursor.scale());
-      float* const run_out = out + run * request.run_step;
+      const std::size_t begin = block * request.block_step + run * request.run_step;
+      float* const run_out = request.out + begin;
 #pragma GCC unroll 4
       for (std::size_t v = 0; v < kVectorsPerRun; ++v) {
         const auto is_above = static_cast<__mmask16>(above >> (v * kLanes));
         const auto is_below = static_cast<__mmask16>(below >> (v * kLanes));
         __m512 value = _mm512_setzero_ps();
-        if constexpr (kAdd) {
-          __builtin_prefetch(run_out + v * kLanes + kPrefetchOutput, 1);
-          value = _mm512_loadu_ps(run_out + v * kLanes);
-          value = _mm512_mask_add_ps(value, is_above, value, scale);
-          value = _mm512_mask_sub_ps(value, is_below, value, scale);
-        } else {
+        if constexpr (kSum == Sum::none) {
           value = _mm512_maskz_mov_ps(is_above, scale);
           value = _mm512_mask_mov_ps(value, is_below, negated);
+        } else {
+          const std::size_t ahead = begin + v * kLanes + kPrefetchSum;
+          if constexpr (kSum == Sum::in_place) {
+            __builtin_prefetch(request.out + ahead, 1);
+          } else {
+            __builtin_prefetch(request.to + ahead * sizeof(float), 0, 2);
+          }
+          value = _mm512_loadu_ps(request.to + (begin + v * kLanes) * sizeof(float));
+          value = _mm512_mask_add_ps(value, is_above, value, scale);
+          value = _mm512_mask_sub_ps(value, is_below, value, scale);
         }
         _mm512_storeu_ps(run_out + v * kLanes, value);
       }
@@ -264,10 +271,13 @@ TERN_AVX512 void unpack_blocks(const UnpackBlocks& shared_request) noexcept {
 }
 
 void unpack(const UnpackBlocks& request) noexcept {
-  if (request.add) {
-    unpack_blocks<true>(request);
-  } else {
-    unpack_blocks<false>(request);
+  switch (request.sum()) {
+    case Sum::none:
+      return unpack_blocks<Sum::none>(request);
+    case Sum::in_place:
+      return unpack_blocks<Sum::in_place>(request);
+    case Sum::elsewhere:
+      return unpack_blocks<Sum::elsewhere>(request);
   }
 }
 

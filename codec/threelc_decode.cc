@@ -28,6 +28,7 @@ struct Decoding {
 // Whether the elements of blocks that follow each other do too.
 bool is_tiled(const DigitLayout& layout) noexcept { return layout.block_step == kBlockElements; }
 
+// What blocks of tiles do not begin while they are unpacked.
 void begin_sum(const Decoding& decoding, std::size_t begin, std::size_t count) noexcept {
   if (decoding.own == nullptr || count == 0) return;
   std::memcpy(decoding.out.data() + begin, decoding.own + begin * sizeof(float),
@@ -90,18 +91,23 @@ DecodeStatus decode_blocks(Decoding& decoding) noexcept {
     const std::size_t blocks = std::min(kBufferBlocks, layout.full_blocks - block);
     const DecodeStatus status = read_columns(decoding, buffer, blocks * kBlockColumns);
     if (status != DecodeStatus::ok) return status;
-    // Until they are added to, the elements stay in the nearest cache.
-    if (is_tiled(layout)) begin_sum(decoding, block * kBlockElements, blocks * kBlockElements);
+    const std::size_t begin = block * layout.block_step;
     UnpackBlocks request{};
     request.columns = buffer;
-    request.out = decoding.out.data() + block * layout.block_step;
+    request.out = decoding.out.data() + begin;
     request.blocks = blocks;
     request.block_step = layout.block_step;
     request.run_step = layout.run_step;
     request.scales = decoding.scales;
     request.group_runs = decoding.scale_count == 1 ? 0 : decoding.scale_elements / kRunElements;
     request.first_run = block * kRunsPerBlock;
-    request.add = decoding.add;
+    if (!decoding.add) {
+      request.to = nullptr;
+    } else if (decoding.own != nullptr && is_tiled(layout)) {
+      request.to = decoding.own + begin * sizeof(float);
+    } else {
+      request.to = reinterpret_cast<const std::byte*>(request.out);
+    }
     decoding.kernels.unpack(request);
   }
   return DecodeStatus::ok;

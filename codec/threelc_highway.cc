@@ -363,13 +363,22 @@ HWY_INLINE Vector take_digit(Vector& columns, std::uint8_t weight) noexcept {
   return hn::Add(hn::Set(kBytes, std::uint8_t{1}), hn::Add(at_least_one, at_least_two));
 }
 
-// An accumulator is read before it is written, and the writes keep the processor's own prefetch
-// busy.
-constexpr std::size_t kPrefetchOutput = 1024;
+// They may be unaligned.
+HWY_INLINE Float load_floats(const std::byte* floats) noexcept {
+  const hn::Repartition<std::uint8_t, FloatTag> bytes;
+  return hn::BitCast(kFloats, hn::LoadU(bytes, reinterpret_cast<const std::uint8_t*>(floats)));
+}
 
-template <bool kAdd>
-HWY_INLINE void unpack_block(const UnpackBlocks& request, const std::uint8_t* columns, float* out,
+// What is added to is read before the output is written, and the writes keep the processor's own
+// prefetch busy.
+constexpr std::size_t kPrefetchSum = 1024;
+
+using Sum = UnpackBlocks::Sum;
+
+template <Sum kSum>
+HWY_INLINE void unpack_block(const UnpackBlocks& request, std::size_t block,
                              ScaleCursor& cursor) noexcept {
+  const std::uint8_t* const columns = request.columns + block * kBlockColumns;
   HWY_ALIGN std::int8_t negated[kRunsPerBlock][kBlockColumns];
   for (std::size_t i = 0; i < kBlockColumns; i += kByteLanes) {
     auto bytes = hn::LoadU(kBytes, columns + i);
@@ -384,15 +393,17 @@ HWY_INLINE void unpack_block(const UnpackBlocks& request, const std::uint8_t* co
     cursor.next_run();
     // -M times a negated digit is M times the digit, and -0 for a zero digit: adding that changes
     // no accumulator, not even -0.
-    const Float factor = hn::Set(kFloats, kAdd ? -cursor.scale() : cursor.scale());
-    float* const run_out = out + run * request.run_step;
+    constexpr bool kAdds = kSum != Sum::none;
+    const Float factor = hn::Set(kFloats, kAdds ? -cursor.scale() : cursor.scale());
+    const std::size_t begin = block * request.block_step + run * request.run_step;
+    float* const run_out = request.out + begin;
     for (std::size_t column = 0; column < kBlockColumns; column += kFloatLanes) {
       const Int digit = hn::PromoteTo(kInts, hn::Load(narrow, negated[run] + column));
-      if constexpr (kAdd) {
-        __builtin_prefetch(run_out + column + kPrefetchOutput, 1);
+      if constexpr (kAdds) {
+        const std::byte* const to = request.to + (begin + column) * sizeof(float);
+        __builtin_prefetch(to + kPrefetchSum * sizeof(float), kSum == Sum::in_place ? 1 : 0);
         const Float value = hn::Mul(hn::ConvertTo(kFloats, digit), factor);
-        const Float before = hn::LoadU(kFloats, run_out + column);
-        hn::StoreU(hn::Add(before, value), kFloats, run_out + column);
+        hn::StoreU(hn::Add(load_floats(to), value), kFloats, run_out + column);
       } else {
         const Float value = hn::Mul(hn::ConvertTo(kFloats, hn::Neg(digit)), factor);
         hn::StoreU(value, kFloats, run_out + column);
@@ -401,21 +412,23 @@ HWY_INLINE void unpack_block(const UnpackBlocks& request, const std::uint8_t* co
   }
 }
 
-template <bool kAdd>
+template <Sum kSum>
 void unpack_blocks(const UnpackBlocks& shared_request) noexcept {
   const UnpackBlocks request = shared_request;
   ScaleCursor cursor(request.scales, request.group_runs, request.first_run, DType::f32);
   for (std::size_t block = 0; block < request.blocks; ++block) {
-    unpack_block<kAdd>(request, request.columns + block * kBlockColumns,
-                       request.out + block * request.block_step, cursor);
+    unpack_block<kSum>(request, block, cursor);
   }
 }
 
 void unpack(const UnpackBlocks& request) noexcept {
-  if (request.add) {
-    unpack_blocks<true>(request);
-  } else {
-    unpack_blocks<false>(request);
+  switch (request.sum()) {
+    case Sum::none:
+      return unpack_blocks<Sum::none>(request);
+    case Sum::in_place:
+      return unpack_blocks<Sum::in_place>(request);
+    case Sum::elsewhere:
+      return unpack_blocks<Sum::elsewhere>(request);
   }
 }
 

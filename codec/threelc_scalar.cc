@@ -77,14 +77,16 @@ void unpack(const UnpackBlocks& request) noexcept {
     const std::uint8_t* const columns = request.columns + block * kBlockColumns;
     for (std::size_t run = 0; run < kRunsPerBlock; ++run) {
       cursor.next_run();
-      float* const out = request.out + block * request.block_step + run * request.run_step;
+      const std::size_t begin = block * request.block_step + run * request.run_step;
       for (std::size_t column = 0; column < kBlockColumns; ++column) {
         const int q = columns[column] / kDigitWeights[run] % 3 - 1;
         const float value = q == 0 ? 0.0f : std::copysign(cursor.scale(), static_cast<float>(q));
-        if (!request.add) {
-          out[column] = value;
-        } else if (q != 0) {
-          out[column] += value;
+        float& out = request.out[begin + column];
+        if (request.to == nullptr) {
+          out = value;
+        } else {
+          const float before = load_f32(request.to + (begin + column) * sizeof(float));
+          out = q == 0 ? before : before + value;
         }
       }
     }
