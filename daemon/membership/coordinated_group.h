@@ -103,12 +103,18 @@ struct CoordinatedGroup {
     }
     return nullptr;
   }
-  // Those that came by the link: of a rank, or of all.
-  void forget_joiners(LinkRef link, std::optional<std::uint32_t> rank = {}) {
+  // Those of the rank that came by the link.
+  void forget_joiners(LinkRef link, std::uint32_t rank) {
     for (Joiners* const list : {&joiners, &challengers}) {
-      std::erase_if(*list, [link, rank](const auto& one) {
-        return one.second.link == link && one.first == rank.value_or(one.first);
-      });
+      const auto found = list->find(rank);
+      if (found != list->end() && found->second.link == link) list->erase(found);
+    }
+  }
+  // Those that came by such links.
+  template <typename IsLost>
+  void forget_joiners_by(const IsLost& is_lost) {
+    for (Joiners* const list : {&joiners, &challengers}) {
+      std::erase_if(*list, [&](const auto& one) { return is_lost(one.second.link); });
     }
   }
   bool is_waited_for() const { return proven() > 0; }

@@ -30,7 +30,8 @@ bool CoordinatedGroups::learn(const GroupId& id, std::uint32_t user) {
   const CoordinatedGroup* const before = find(uid);
   if ((before == nullptr || !before->known) && of_user(user) >= kPerUser) forget_oldest_idle(user);
   if (!by_uid_.contains(uid)) make_room();
-  CoordinatedGroup& group = by_uid_[uid];
+  const auto at = by_uid_.try_emplace(uid).first;
+  CoordinatedGroup& group = at->second;
   const bool is_news = !group.known;
   if (is_news) {
     group.known = true;
@@ -41,7 +42,7 @@ bool CoordinatedGroups::learn(const GroupId& id, std::uint32_t user) {
     of_users_[group.user].erase(group.last_used);
   }
   group.last_used = ++uses_;
-  of_users_[group.user][group.last_used] = uid;
+  of_users_[group.user][group.last_used] = &*at;
   return is_news;
 }
 
@@ -89,9 +90,9 @@ bool CoordinatedGroups::forget_oldest_idle(std::uint32_t user) {
   const auto of_user = of_users_.find(user);
   if (of_user == of_users_.end()) return false;
   const auto oldest = std::find_if(of_user->second.begin(), of_user->second.end(),
-                                   [this](const auto& one) { return at(one.second).idle(); });
+                                   [](const auto& one) { return one.second->second.idle(); });
   if (oldest == of_user->second.end()) return false;
-  forget(std::string(oldest->second));
+  forget(std::string(oldest->second->first));
   return true;
 }
 

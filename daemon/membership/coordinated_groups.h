@@ -36,6 +36,8 @@ class CoordinatedGroups {
   CoordinatedGroup& at(const std::string& uid) { return by_uid_.at(uid); }
   ByUid::iterator begin() { return by_uid_.begin(); }
   ByUid::iterator end() { return by_uid_.end(); }
+  // From the first whose uid is not less.
+  ByUid::iterator from(const std::string& uid) { return by_uid_.lower_bound(uid); }
   ByUid::const_iterator begin() const { return by_uid_.begin(); }
   ByUid::const_iterator end() const { return by_uid_.end(); }
   std::size_t size() const { return by_uid_.size(); }
@@ -64,7 +66,9 @@ class CoordinatedGroups {
   void forget_if_unused(const std::string& uid);
 
  private:
-  using ByUse = std::map<std::uint64_t, std::string>;  // uids in the order of their last use
+  // In the order of their last use. Looking for one that is idle must not cost a search by uid for
+  // each that is not.
+  using ByUse = std::map<std::uint64_t, ByUid::const_pointer>;
 
   bool make_room();
   bool forget_oldest_idle(std::uint32_t user);

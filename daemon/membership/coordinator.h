@@ -22,6 +22,7 @@
 #include "daemon/membership/coordinated_groups.h"
 #include "daemon/membership/group_id.h"
 #include "daemon/membership/join_terms.h"
+#include "daemon/membership/lost_links.h"
 #include "daemon/service/shared_places.h"
 
 namespace tern::daemon {
@@ -43,11 +44,12 @@ class Coordinator {
   void learn(const GroupId& id, std::uint32_t user);
   // False: not a message for a coordinator.
   bool on_message(LinkRef from, const nlohmann::json& message);
-  // Who has joined by it is forgotten. The epochs of its nodes end by end_lost().
+  // By end_lost() it is forgotten who has joined by it, and the epochs of its nodes end.
   void on_link_lost(LinkRef link, const std::string& why);
-  // Ends one epoch that has lost a node, and others until the slice is over. Returns how many.
+  // Tells one group of lost links, ends one epoch that has lost a node, and others until the slice
+  // is over. Returns how many have ended.
   int end_lost(const TimeSlice& slice);
-  bool has_lost() const { return !lost_.empty(); }
+  bool has_lost() const { return !lost_links_.empty() || !lost_.empty(); }
   // Tells joiners of some groups whom they wait for, where that has changed since they were told.
   // Returns of how many groups.
   int tell_changed(const TimeSlice& slice);
@@ -122,7 +124,8 @@ class Coordinator {
   void begin_child(Division& division, std::int64_t color);
   void begin_child_of(const Place& place);
   CoordinatedGroups::Children children_to_begin(std::uint32_t user) const;
-  void note_loss(const std::string& uid, Group& group, LinkRef link, const std::string& why);
+  void note_loss(const Member& member, const std::string& why);
+  void hear_of_lost(const std::string& uid, Group& group);
   void end_if_lost(const std::string& uid);
   void end_gatherings(const std::string& parent, Errc code, const std::string& text);
   void refuse(const Place& place, const Asker& asker, Errc code, const std::string& text);
@@ -140,6 +143,7 @@ class Coordinator {
   SharedPlaces joiners_{kJoiners};  // outlives the groups
   CoordinatedGroups groups_;
   std::list<Division> divisions_;
+  LostLinks lost_links_;
   std::deque<std::string> lost_;  // uids of groups whose epoch has lost a node
   // Those whose joiners have not been told of the last change, and when that is due.
   std::set<std::pair<std::uint64_t, std::string>> changed_;

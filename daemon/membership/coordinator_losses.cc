@@ -21,24 +21,28 @@ std::string loss_of(const std::string& address, const std::vector<std::uint32_t>
 }  // namespace
 
 void Coordinator::on_link_lost(LinkRef link, const std::string& why) {
-  for (auto& [uid, group] : groups_) {
-    group.forget_joiners(link);
-    note_loss(uid, group, link, why);
-  }
+  lost_links_.add(link, why);
   for (Division& division : divisions_) division.lost.emplace(link, why);
-  groups_.forget_unused();
 }
 
-void Coordinator::note_loss(const std::string& uid, Group& group, LinkRef link,
-                            const std::string& why) {
-  const auto node = std::find_if(group.nodes.begin(), group.nodes.end(),
-                                 [link](const Node& one) { return one.link == link; });
-  if (node == group.nodes.end() || !group.loss.empty()) return;
-  group.loss = loss_of(node->address, node->ranks, why);
-  lost_.push_back(uid);
+void Coordinator::hear_of_lost(const std::string& uid, Group& group) {
+  group.forget_joiners_by([this](LinkRef link) { return lost_links_.why(link) != nullptr; });
+  for (Node& node : group.nodes) {
+    if (const auto* const why = lost_links_.why(node.link)) note_loss({uid, group, node}, *why);
+  }
+}
+
+void Coordinator::note_loss(const Member& member, const std::string& why) {
+  if (!member.group.loss.empty()) return;
+  member.group.loss = loss_of(member.node.address, member.node.ranks, why);
+  lost_.push_back(member.uid);
 }
 
 int Coordinator::end_lost(const TimeSlice& slice) {
+  lost_links_.tell(groups_, slice, [this](const std::string& uid, Group& group) {
+    hear_of_lost(uid, group);
+    groups_.forget_if_unused(uid);
+  });
   int ended = 0;
   while (!lost_.empty()) {
     const std::string uid = std::move(lost_.front());
@@ -53,7 +57,9 @@ int Coordinator::end_lost(const TimeSlice& slice) {
 // Also where somebody speaks of the group before its turn has come.
 void Coordinator::end_if_lost(const std::string& uid) {
   Group* const group = groups_.find(uid);
-  if (group == nullptr || group->loss.empty()) return;
+  if (group == nullptr) return;
+  if (!lost_links_.empty()) hear_of_lost(uid, *group);
+  if (group->loss.empty()) return;
   end_epoch(uid, *group, Errc::peer_lost, std::string(group->loss));
   groups_.forget_unused();
 }

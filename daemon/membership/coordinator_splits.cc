@@ -146,7 +146,10 @@ void Coordinator::begin_child(Division& division, std::int64_t color) {
   child.size = static_cast<std::uint32_t>(ranks.size());
   child.joiners = std::move(joiners);
   if (child.phase == Phase::gathering) start_epoch(uid, child);
-  for (const auto& [link, why] : division.lost) note_loss(uid, child, link, why);
+  for (Node& node : child.nodes) {
+    const auto lost = division.lost.find(node.link);
+    if (lost != division.lost.end()) note_loss({uid, child, node}, lost->second);
+  }
 }
 
 // Before its turn: what is said to the rank from now on comes after what the split made of it.

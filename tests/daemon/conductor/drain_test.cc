@@ -95,6 +95,7 @@ TEST_F(DrainTest, WaitsForGroupsOfOtherNodesThatItCoordinates) {
   EXPECT_EQ(drain_.report()["coordinates"], 1);
   EXPECT_EQ(drain_.report()["idle"], false);
   coordinator_.on_link_lost(kOther, "it ended");
+  coordinator_.end_lost(TimeSlice(clock_, 1));
   EXPECT_TRUE(drain_.is_over());
 }
 

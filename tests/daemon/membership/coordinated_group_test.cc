@@ -72,7 +72,7 @@ TEST(CoordinatedGroup, AForgottenLinkTakesItsJoinersWithIt) {
   group.forget_joiners(kOther, 1);
   EXPECT_EQ(group.joiners.size(), 2u);
   EXPECT_EQ(group.challengers.size(), 1u);
-  group.forget_joiners(kOther);
+  group.forget_joiners_by([](LinkRef link) { return link == kOther; });
   EXPECT_EQ(group.joiners.size(), 1u);
   EXPECT_TRUE(group.joiners.contains(3));
   EXPECT_TRUE(group.challengers.empty());

@@ -45,7 +45,7 @@ TEST_F(UnprovenJoins, OneSourceSpeaksOfABoundedNumberOfUnknownGroups) {
   EXPECT_EQ(last(kA, "refused"), nullptr);
   // They take no group of this node's users.
   EXPECT_TRUE(knows(id_));
-  coordinator_.on_link_lost(kCrowd, "gone");
+  lose(kCrowd, "gone");
   EXPECT_EQ(coordinator_.groups(), 2u);
   join_another(kCrowd + 1, 9'002);
   EXPECT_EQ(last(kCrowd + 1, "refused"), nullptr);
