@@ -32,8 +32,8 @@ EventLoop::Impl::Impl() {
   TERN_CHECK(fd >= 0);
   const auto drain = [fd] {
     std::uint64_t count;
-    while (::read(fd, &count, sizeof count) > 0) {
-    }
+    // One read takes all that was written. None: the event was an older one's.
+    [[maybe_unused]] const ssize_t read = ::read(fd, &count, sizeof count);
   };
   wake = std::make_shared<Watched>(*this, drain, true);
   TERN_CHECK(wake->open(Fd(fd)).has_value());
