@@ -151,8 +151,8 @@ struct UnpackBlocks {
   const std::byte* scales;
   std::size_t group_runs;
   std::size_t first_run;
-  // What the elements are added to: null is nothing, and `out` a sum that is there already. Another
-  // one lies as `out` does, and is read and not written.
+  // What the elements are added to. Null: nothing. `out`: the sum is in place. Else memory that is
+  // laid out as `out`, and is only read.
   const std::byte* to;
 
   enum class Sum : std::uint8_t { none, in_place, elsewhere };

@@ -28,7 +28,7 @@ struct Decoding {
 // Whether the elements of blocks that follow each other do too.
 bool is_tiled(const DigitLayout& layout) noexcept { return layout.block_step == kBlockElements; }
 
-// What blocks of tiles do not begin while they are unpacked.
+// Copies `own` where no kernel reads it: tails, and all of the paper layout.
 void begin_sum(const Decoding& decoding, std::size_t begin, std::size_t count) noexcept {
   if (decoding.own == nullptr || count == 0) return;
   std::memcpy(decoding.out.data() + begin, decoding.own + begin * sizeof(float),

@@ -123,17 +123,17 @@ void EventLoop::bound_polls(const Clock& clock, std::uint64_t ns) {
 }
 
 int EventLoop::wait(std::uint64_t timeout_ns) {
-  // Longer than any timer of ours, and short enough not to overflow a time point. Who waits longer
-  // waits for an event alone: Asio wakes every second in a wait that has an end.
+  // Longer than any timer of ours, and short enough not to overflow a time point.
   constexpr std::uint64_t kLongest = 3'600'000'000'000;
   // This drains: a thread that has said that it sleeps must look again.
   impl_->begin_waits();
   impl_->begin_doorbell_waits();
   if (std::exchange(impl_->since, Impl::Since::poll) != Impl::Since::poll) return 0;
   impl_->has_event = false;
-  const bool has_end = timeout_ns <= kLongest;
-  const auto handlers = static_cast<int>(
-      has_end ? impl_->io.run_one_for(std::chrono::nanoseconds(timeout_ns)) : impl_->io.run_one());
+  // In a wait that has an end Asio wakes every second.
+  const auto timeout = std::chrono::nanoseconds(std::min(timeout_ns, kLongest));
+  const auto handlers = static_cast<int>(timeout_ns < kForeverNs ? impl_->io.run_one_for(timeout)
+                                                                 : impl_->io.run_one());
   if (impl_->has_event) impl_->since = Impl::Since::event;
   return handlers;
 }

@@ -27,12 +27,13 @@ class EventLoop {
   // REQUIRES: the clock outlives the loop.
   void bound_polls(const Clock& clock, std::uint64_t ns);
   // Sleeps until something is ready, wake() is called or timeout_ns has passed, and runs one handler.
-  // A timeout of more than an hour is none.
   // Returns the number of handlers run. Others of the same moment are for the next poll(). After a
   // doorbell or a TCP connection that is the second from here: the first asks nobody, so that the
   // event is worked off before. A wait() before the second returns 0 at once, so that the thread
   // looks again; and so does one after a poll() that has run handlers and left a doorbell undrained.
   int wait(std::uint64_t timeout_ns);
+  // From 31 years on a timeout is none.
+  static constexpr std::uint64_t kForeverNs = 1'000'000'000'000'000'000;
   // From any thread: ends the current or next wait().
   void wake() noexcept;
   // Ends wait() whenever fd is readable and calls `readable` (which drains it), until unwatch() with

@@ -104,7 +104,7 @@ int Conductor::do_work() {
   }
   turns_.step("commands");
   work += commands_.flush();
-  // A lost link or a new epoch may be news for the ranks of very many groups.
+  // A lost link, or what is late, may be news for the ranks of very many groups.
   if (!post_.has_room()) return work;
   const TimeSlice for_lost(clock_, kSliceNs);
   turns_.step("lost epochs");

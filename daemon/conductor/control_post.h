@@ -18,7 +18,8 @@ namespace tern::daemon {
 // to others goes to as many links in a turn as a group has nodes. The rest waits in an outbox, for
 // a thousand ranks may be told or refused at once. No message of others is to be read while the
 // outbox is not empty, so that what they say does not fill it. Who has news for many at once, of a
-// lost link or of an ended epoch, begins while the outbox has room.
+// lost link or of what is late, begins while the outbox has room. The inbox has no bound: what a
+// daemon says to itself is no more than what its own clients and groups bring about.
 class ControlPost final : public ControlSender {
  public:
   // REQUIRES: the links outlive this.

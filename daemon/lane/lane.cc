@@ -90,6 +90,7 @@ Lane::Round Lane::do_work(std::uint64_t begin_ns) {
   const Clock& clock = resources_.clock;
   if (!resources_.reports.has_room()) {
     if (resources_.reports.take_urgent() && wake_conductor_) wake_conductor_();
+    is_at_rest_ = false;
     return {0, clock.now_ns()};
   }
   resources_.codec.spent = {};
@@ -117,7 +118,10 @@ Lane::Round Lane::do_work(std::uint64_t begin_ns) {
   resources_.clients.ring_doorbells();
   if (resources_.reports.take_urgent() && wake_conductor_) wake_conductor_();
   const std::uint64_t end = clock.now_ns();
-  if (work > 0) bump(resources_.counters->busy_ns, end - begin_ns);
+  if (work > 0) {
+    bump(resources_.counters->busy_ns, end - begin_ns);
+    is_at_rest_ = false;
+  }
   turns_.allow(resources_.codec.spent.longest_ns);
   turns_.end(end, work > 0);
   return {work, end};
@@ -212,12 +216,12 @@ std::uint64_t Lane::next_deadline_ns() const {
       std::any_of(groups_.begin(), groups_.end(), [](LaneGroup* group) {
         return group->is_live() || group->news().is_let_go() || !group->news().is_ready();
       });
-  // Without an op in flight there is nothing to time out but the links, and without a client there
-  // is nobody to begin one.
+  // Without an op in flight there is nothing to time out but the links. Without a client nobody
+  // begins one, and once all has been published there is nothing to wake for but events.
   std::uint64_t deadline = ~std::uint64_t{0};
   if (busy) {
     deadline = next_timer_ns_;
-  } else if (client_count() != 0) {
+  } else if (client_count() != 0 || !links_.empty() || !is_at_rest_) {
     deadline = resources_.clock.now_ns() + kIdleNs;
   }
   deadline = links_.next_deadline_ns(deadline);
@@ -348,6 +352,7 @@ int Lane::settle(std::uint64_t now_ns) {
     next_timer_ns_ = now_ns + kTimerNs;
     links_.publish();
     publish_gauges();
+    is_at_rest_ = true;
   }
   int work = settle_groups(now_ns, timer);
   while (LaneClient* client = resources_.clients.droppable()) {

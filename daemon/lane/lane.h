@@ -122,6 +122,7 @@ class Lane final : private FrameSink, private EntrySink {
   StateMoveQueue state_moves_{resources_.clock, resources_.clients, resources_.reports};
   std::size_t first_client_ = 0;  // whose entries come first
   std::uint64_t next_timer_ns_ = 0;
+  bool is_at_rest_ = false;  // nothing has been done since the gauges were published
   IdlePages idle_pages_;
   std::optional<LaneGroups::Dropped> dropped_;  // of groups, once the lane's own pages are
   TurnMeter turns_;

@@ -78,6 +78,7 @@ class LaneLinks final : public PeerSource, private net::LinkSink {
   int settle(std::uint64_t now_ns);
   std::uint64_t next_deadline_ns(std::uint64_t otherwise) const;
   std::vector<std::unique_ptr<LanePeer>>& all() noexcept { return peers_; }
+  bool empty() const noexcept { return peers_.empty(); }
 
   // For peers(), and for the log where a carrier has changed.
   void publish();

@@ -268,7 +268,9 @@ int Coordinator::tell_changed(const TimeSlice& slice) {
   while (!changed_.empty() && changed_.begin()->first <= now) {
     const std::string uid = std::move(changed_.extract(changed_.begin()).value().second);
     Group* const group = groups_.find(uid);
-    if (group == nullptr || group->joiners.empty()) continue;
+    if (group == nullptr) continue;
+    hear_of_lost(uid, *group);
+    if (group->joiners.empty()) continue;
     tell_waiting(uid, *group);
     ++told;
     if (slice.is_over()) break;

@@ -47,7 +47,7 @@ class Coordinator {
   // By end_lost() it is forgotten who has joined by it, and the epochs of its nodes end.
   void on_link_lost(LinkRef link, const std::string& why);
   // Tells one group of lost links, ends one epoch that has lost a node, and others until the slice
-  // is over. Returns how many have ended.
+  // is over. Returns how many epochs it has looked at.
   int end_lost(const TimeSlice& slice);
   bool has_lost() const { return !lost_links_.empty() || !lost_.empty(); }
   // Tells joiners of some groups whom they wait for, where that has changed since they were told.
@@ -88,7 +88,7 @@ class Coordinator {
     std::uint32_t rank;
   };
 
-  // A node of a group's current epoch, which has sent something about the epoch.
+  // A node of a group's current epoch.
   struct Member {
     const std::string& uid;
     Group& group;

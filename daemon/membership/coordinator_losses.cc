@@ -26,6 +26,7 @@ void Coordinator::on_link_lost(LinkRef link, const std::string& why) {
 }
 
 void Coordinator::hear_of_lost(const std::string& uid, Group& group) {
+  if (lost_links_.empty()) return;
   group.forget_joiners_by([this](LinkRef link) { return lost_links_.why(link) != nullptr; });
   for (Node& node : group.nodes) {
     if (const auto* const why = lost_links_.why(node.link)) note_loss({uid, group, node}, *why);
@@ -58,7 +59,7 @@ int Coordinator::end_lost(const TimeSlice& slice) {
 void Coordinator::end_if_lost(const std::string& uid) {
   Group* const group = groups_.find(uid);
   if (group == nullptr) return;
-  if (!lost_links_.empty()) hear_of_lost(uid, *group);
+  hear_of_lost(uid, *group);
   if (group->loss.empty()) return;
   end_epoch(uid, *group, Errc::peer_lost, std::string(group->loss));
   groups_.forget_unused();

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <cstdint>
 #include <cstring>
+#include <numeric>
 #include <span>
 #include <vector>
 
@@ -31,7 +32,10 @@ Outcome decode_with(std::string_view target, const wire::BlockHeader& header,
   const std::size_t native = count * dtype_bytes(static_cast<DType>(header.dtype));
   Outcome one;
   one.values.assign(count, 1.0f);
-  one.sums.assign(count, 1.0f);
+  // Each another one, so that a wrong place is found.
+  std::vector<float> own(count);
+  std::iota(own.begin(), own.end(), -1.0f);
+  one.sums = own;
   one.first_sums.assign(count, 2.0f);
   one.deltas.assign(count, 1.0f);
   one.shift.assign(count, 0.5f);
@@ -39,7 +43,6 @@ Outcome decode_with(std::string_view target, const wire::BlockHeader& header,
   one.last.assign(native, std::byte{1});
   one.decoded = codec::decode({header, payload}, one.values, fuzz::workspace());
   one.added = codec::decode_add({header, payload}, one.sums, fuzz::workspace());
-  const std::vector<float> own(count, 1.0f);
   one.added_first = codec::decode_add_first({header, payload}, std::as_bytes(std::span(own)).data(),
                                             one.first_sums, fuzz::workspace());
   std::uint64_t step = header.stream_step;

@@ -31,7 +31,7 @@ TEST(EventLoop, WakesFromAnotherThread) {
 TEST(EventLoop, AWaitWithoutAnEndIsEndedByAWake) {
   EventLoop loop;
   std::thread other([&] { loop.wake(); });
-  EXPECT_GT(loop.wait(~std::uint64_t{0}), 0);
+  EXPECT_GT(loop.wait(EventLoop::kForeverNs), 0);
   other.join();
 }
 

@@ -110,14 +110,28 @@ TEST_F(LaneTurns, LookAtTheClockThreeTimesWhereThereIsNothingToDo) {
   EXPECT_EQ(round.ended_ns - begin_ns, 3 * LookingTakesTime::kLookNs);
 }
 
-// A daemon that ends loses all links at once, of which there may be more than events have room.
-TEST_F(LaneTurns, WaitForAnEventAloneWhereThereIsNoClient) {
+TEST_F(LaneTurns, EndInASleepWithoutAnEndOnceAllIsPublishedAndThereIsNoClient) {
+  constexpr std::uint64_t kSecond = 1'000'000'000;
+  const auto sleeps_for_a_second = [this] {
+    const std::uint64_t before = clock_.now_ns(), deadline = lane_.next_deadline_ns();
+    return deadline > before + kSecond && deadline < clock_.now_ns() + kSecond;
+  };
+  EXPECT_TRUE(sleeps_for_a_second());
+  EXPECT_EQ(do_work(), 0);
   EXPECT_EQ(lane_.next_deadline_ns(), ~std::uint64_t{0});
   add(alice_);
-  const std::uint64_t deadline = lane_.next_deadline_ns();
-  EXPECT_LE(deadline, clock_.now_ns() + 1'000'000'000);
+  EXPECT_TRUE(sleeps_for_a_second());
+  ASSERT_TRUE(lane_.commands().push(Command{command::DropClient{&alice_.memory}}));
+  while (do_work() > 0) {
+  }
+  ASSERT_EQ(lane_.client_count(), 0u);
+  EXPECT_TRUE(sleeps_for_a_second()) << "the gauges are older than the last change";
+  clock_.look_ns = kSecond;
+  do_work();
+  EXPECT_EQ(lane_.next_deadline_ns(), ~std::uint64_t{0});
 }
 
+// A daemon that ends loses all links at once, of which there may be more than events have room.
 TEST_F(LaneTurns, TellOneLossOfEachGroup) {
   constexpr std::size_t kGroups = 100;
   std::vector<std::unique_ptr<LaneGroup>> groups;
